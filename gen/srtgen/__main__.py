@@ -1,0 +1,5 @@
+"""`python -m srtgen`."""
+
+from srtgen.cli import main
+
+main()

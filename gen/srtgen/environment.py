@@ -1,0 +1,102 @@
+"""The environment of a process: what the recipe says, what srtgen sets, and what may not be set."""
+
+from __future__ import annotations
+
+import re
+from typing import Iterable, Mapping
+
+from srtgen.recipe import Setting
+from srtgen.report import Report
+from srtgen.words import Var, Word, word
+
+# Inherited masks are applied on top of each other (HIP and CUDA index into what ROCR leaves), and
+# USE_ATOMESH_ENTRYPOINTS swaps ATOM's argument parser; a role script clears them all.
+CLEARED = (
+    "ROCR_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "CUDA_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",
+    "USE_ATOMESH_ENTRYPOINTS",
+)
+_OURS = re.compile(r"(NODE_[0-9]+_ADDR|SRTGEN_.*|SRT_.*|SLURM_.*|BASH_ENV|BASHOPTS|SHELLOPTS|BENCH_.*|PLAN_.*)\Z")
+_SECRET_VALUE = re.compile(r"hf_[A-Za-z0-9]{30,}|sk-[A-Za-z0-9_-]{16,}|AKIA[0-9A-Z]{12,}|-----BEGIN [A-Z ]+-----")
+_SECRET_NAME = re.compile(r".*(_TOKEN|_PASSWORD|_SECRET|_SECRET_KEY|_API_KEY)\Z")
+_PLACEHOLDER = re.compile(r"\$\{?[A-Za-z_]|\{[a-z_]+\}")
+
+Environment = tuple[tuple[str, Word], ...]
+
+
+def merge(
+    layers: Iterable[tuple[Setting, ...]], managed: Mapping[str, Word], reserved: frozenset[str], report: Report
+) -> Environment:
+    """The union of the recipe's `layers` behind the variables that srtgen manages.
+
+    One name with two different values, a name of ours, or a secret in plain text is an error.
+    """
+    chosen: dict[str, Setting] = {}
+    for setting in (s for layer in layers for s in layer):
+        first = chosen.setdefault(setting.key, setting)
+        if _value(first) != _value(setting):
+            message = f"{setting.key} has another value at {first.place}; write it once"
+            report.error(setting.document, setting.path, message)
+        _check(setting, managed, reserved, report)
+    ours = tuple((name, value) for name, value in managed.items() if name not in chosen)
+    return (*ours, *((name, _value(setting)) for name, setting in chosen.items()))
+
+
+def _value(setting: Setting) -> Word:
+    if isinstance(setting.value, dict):
+        return word(Var(setting.value["from_submit"], required=True))
+    return word(setting.source)
+
+
+def secrets(environment: Environment) -> list[str]:
+    """Names of variables that the submitting shell must provide."""
+    return [p.name for _, value in environment for p in value if isinstance(p, Var) and p.required]
+
+
+def _check(setting: Setting, managed: Mapping[str, Word], reserved: frozenset[str], report: Report) -> None:
+    name = setting.key
+    if name in CLEARED or name in reserved or _OURS.match(name):
+        message = f"{name} is set by srtgen and cannot be set in a recipe"
+        report.error(setting.document, setting.path, message, at_key=True)
+    elif name in managed and _value(setting) != managed[name]:
+        wanted = "".join(str(part) for part in managed[name])
+        message = f"{name} contradicts the recipe's other settings, which make it {wanted}"
+        report.error(setting.document, setting.path, message)
+    elif isinstance(setting.value, str) and _is_secret(name, setting.value):
+        message = f"a secret in plain text; write {name}: {{from_submit: {name}}}"
+        report.error(setting.document, setting.path, message)
+
+
+def _is_secret(name: str, value: str) -> bool:
+    return bool(_SECRET_VALUE.search(value) or (_SECRET_NAME.match(name) and value not in ("", "EMPTY")))
+
+
+def check_placeholders(settings: Iterable[Setting], report: Report) -> None:
+    """Values that srt-slurm would expand: here they would arrive as literal text."""
+    for setting in settings:
+        if isinstance(setting.value, str) and (found := _PLACEHOLDER.search(setting.value)):
+            message = f"{found.group(0)}... is not expanded; {_instead(setting.value)}"
+            report.error(setting.document, setting.path, message)
+
+
+def placeholder(text: str) -> str | None:
+    """The first placeholder in a text that srt-slurm would expand, or None."""
+    found = _PLACEHOLDER.search(text)
+    return found.group(0) if found else None
+
+
+_INSTEAD = {
+    "job_id": "in a command write ${SLURM_JOB_ID}",
+    "log_dir": "logs are at /logs",
+    "model_path": "the model is at /model",
+    "head_node_ip": "in a command write ${SRT_FRONTEND_HOST}",
+}
+
+
+def _instead(value: str) -> str:
+    for name, advice in _INSTEAD.items():
+        if name in value:
+            return advice
+    return "write the value itself, or {from_submit: NAME} for a variable of the submitting shell"

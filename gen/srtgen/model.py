@@ -1,0 +1,137 @@
+"""The model, images and mounts: where they come from, and the one name that the model is served under."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from srtgen.document import Document
+from srtgen.engines import Engine
+from srtgen.environment import placeholder
+from srtgen.errors import Path
+from srtgen.profile import Profile
+from srtgen.recipe import Recipe, Role
+from srtgen.report import Report
+from srtgen.adapters import RUNTIMES
+
+HUB = "hf:"
+CONTAINER_MODEL = "/model"
+# Where the bundle, the results and the logs stand inside every container.
+RESERVED = ("/srtgen", "/srtgen-results", "/logs")
+
+
+@dataclass(frozen=True)
+class Served:
+    """`argument` is the literal `--model`; `folder` the host folder of a local model, "" for a Hugging Face id;
+    `name` is what readiness, benchmark and evaluation ask for."""
+
+    argument: str
+    folder: str
+    name: str = ""
+
+    @property
+    def kind(self) -> str:
+        return "local" if self.folder else "hub"
+
+
+@dataclass(frozen=True)
+class Mount:
+    source: str
+    target: str
+    read_only: bool
+
+    @property
+    def text(self) -> str:
+        return f"{self.source}:{self.target}{':ro' if self.read_only else ''}"
+
+
+def image(container: str, profile: Profile) -> str:
+    """The image of a recipe's container: the profile's alias, else as written."""
+    return profile.containers.get(container, container)
+
+
+def resolve(recipe: Recipe, profile: Profile, report: Report) -> Served | None:
+    """The model by the recipe's path; None after an error."""
+    where: tuple[Document, Path] = (recipe.document, ("model", "path"))
+    path = recipe.model.path
+    if path in profile.model_paths and profile.document:
+        where, path = (profile.document, ("model_paths", path)), profile.model_paths[path]
+    if (found := placeholder(path)) is not None:
+        report.error(*where, f"{found}... is not expanded; write the path itself")
+    elif path.startswith(HUB):
+        if path.count("/") == 1 and not path.endswith("/") and " " not in path:
+            return Served(path.removeprefix(HUB), "")
+        report.error(*where, f"{path} is no Hugging Face id; write hf:org/name")
+    elif path.endswith("/"):
+        report.error(*where, f"a trailing / would become part of the served name; write {path.rstrip('/') or '/...'}")
+    elif path.startswith("/"):
+        contained = RUNTIMES[profile.runtime].contained
+        return Served(CONTAINER_MODEL if contained else path, path)
+    else:
+        known = f"; aliases of the profile: {', '.join(profile.model_paths)}" if profile.model_paths else ""
+        report.error(*where, f"{path} is neither hf:org/name, an absolute folder nor an alias{known}")
+    return None
+
+
+def name(engine: Engine, roles: tuple[Role, ...], served: Served, report: Report, recipe: Recipe) -> Served:
+    """The served model with its name, which all roles must share."""
+    names = {role.name: engine.served_name(role, served.argument) for role in roles}
+    first = roles[0]
+    for role in roles[1:]:
+        if names[role.name] != names[first.name]:
+            message = f"{role.name} would serve {names[role.name]} and {first.name} {names[first.name]}; one name is needed"
+            report.error(recipe.document, (*role.path, "args"), message, at_key=True)
+    return replace(served, name=names[first.name])
+
+
+def mounts(recipe: Recipe, profile: Profile, served: Served | None, report: Report) -> tuple[Mount, ...]:
+    """The model's mount, then the profile's and the recipe's; () under a runtime without containers."""
+    runtime = RUNTIMES[profile.runtime]
+    images(recipe, profile, report)
+    if not runtime.contained:
+        return ()
+    placed: list[tuple[Mount, Document, Path]] = []
+    if served and served.folder:
+        placed.append((Mount(served.folder, CONTAINER_MODEL, True), recipe.document, ("model", "path")))
+    for source, target in profile.mounts:
+        assert profile.document is not None
+        placed.append((_mount(f"{source}:{target}"), profile.document, ("default_mounts", source)))
+    placed.extend((_mount(text), recipe.document, path) for text, path in recipe.mounts)
+    taken: dict[str, str] = {}
+    for mount, document, path in placed:
+        problem = _problem(mount, taken) or runtime.path_problem(mount.source) or runtime.path_problem(mount.target)
+        if problem:
+            report.error(document, path, problem)
+        taken[mount.target] = mount.source
+    return tuple(mount for mount, _, _ in placed)
+
+
+def _mount(text: str) -> Mount:
+    source, target, *mode = text.split(":")
+    return Mount(source, target, mode == ["ro"])
+
+
+def _problem(mount: Mount, taken: dict[str, str]) -> str | None:
+    if found := placeholder(mount.source) or placeholder(mount.target):
+        return f"{found}... is not expanded; write the path itself"
+    if mount.target in RESERVED or any(mount.target.startswith(f"{r}/") for r in RESERVED):
+        return f"{mount.target} is taken by the job itself"
+    if mount.target in taken:
+        return f"{mount.target} is already the target of {taken[mount.target]}"
+    return None
+
+
+def images(recipe: Recipe, profile: Profile, report: Report) -> None:
+    """Image references that cannot be what they say."""
+    places: list[tuple[str, Path]] = [
+        (recipe.model.container, ("model", "container")),
+        (recipe.frontend.container, ("frontend", "container_image")),
+        (recipe.benchmark.container, ("benchmark", "container_image")),
+        *((role.container, (*role.path, "container")) for role in recipe.roles),
+    ]
+    for container, path in places:
+        if path != ("model", "container") and container == recipe.model.container:
+            continue
+        if container.startswith("."):
+            report.error(recipe.document, path, f"{container} is relative; write an absolute path or an image reference")
+        elif (found := placeholder(container)) is not None:
+            report.error(recipe.document, path, f"{found}... is not expanded; write the image itself")

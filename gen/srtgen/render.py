@@ -1,0 +1,97 @@
+"""From the plan to the bundle's files: templates print what the plan decided, everything else is copied."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from srtgen import manifest, resources, words
+from srtgen.errors import Problem
+from srtgen.manifest import File, Input
+from srtgen.plan import Plan
+from srtgen.views import bench_view, job_view, readme_view, role_view, router_view
+
+_EXECUTABLE = frozenset({"run.sbatch", "submit.sh", "wait.sh", "bench.sh"})
+_GITIGNORE = b"/results/\n/offline/\n/slurm-*.out\n"
+_CUSTOM_COMMAND = "bench_command.sh"
+
+
+class UnquotedValue(Exception):
+    """A template printed a value that no quoting filter made."""
+
+
+def only_shell(value: object) -> object:
+    """Jinja's gate on every printed value: quoted words pass, anything else is a mistake in a template."""
+    if isinstance(value, words.Shell):
+        return value
+    raise UnquotedValue(f"unquoted value in a template: {value!r}; add | shquote")
+
+
+@lru_cache(maxsize=None)
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(str(resources.folder("templates"))),
+        undefined=StrictUndefined,
+        finalize=only_shell,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    environment.globals.clear()
+    environment.tests.clear()
+    environment.filters.clear()
+    environment.filters.update(shquote=words.shquote, shargv=words.shargv, plain=words.plain, md=words.md)
+    return environment
+
+
+def _render(template: str, view: dict[str, Any]) -> bytes:
+    return _environment().get_template(template).render(view).encode()
+
+
+def files(
+    plan: Plan,
+    recipe: Input,
+    cluster: Input | None,
+    overrides: tuple[str, ...],
+    findings: tuple[Problem, ...],
+    ignored: tuple[str, ...],
+) -> dict[str, File]:
+    """Every file of the bundle by its path, manifest included. Pure: the same input gives the same bytes."""
+    bundle: dict[str, File] = dict(_verbatim())
+    for group in plan.groups:
+        bundle[f"roles/{group.name}.sh"] = File(_render("roles/worker.sh.j2", role_view(plan, group)), True)
+    bundle[f"roles/{plan.router.role}.sh"] = File(_render("roles/router.sh.j2", router_view(plan)), True)
+    bundle["bench.sh"] = File(_render("bench.sh.j2", bench_view(plan)), True)
+    if plan.recipe.benchmark.command is not None:
+        bundle[_CUSTOM_COMMAND] = File(_text_file(plan.recipe.benchmark.command))
+    bundle[".gitignore"] = File(_GITIGNORE)
+    bundle["recipe.yaml"] = File(recipe.content)
+    if cluster:
+        bundle["cluster.yaml"] = File(cluster.content)
+    bundle["README.md"] = File(_render("README.md.j2", readme_view(plan, findings)))
+    inputs = (recipe, cluster) if cluster else (recipe,)
+    draft = manifest.draft(plan, inputs, overrides, findings, ignored, bundle)
+    job = File(_render("run.sbatch.j2", job_view(plan, draft["id"])), True)
+    bundle[manifest.JOB_SCRIPT] = job
+    bundle[manifest.NAME] = File(manifest.finish(draft, job))
+    return bundle
+
+
+def _text_file(text: str) -> bytes:
+    return (text if text.endswith("\n") else text + "\n").encode()
+
+
+@lru_cache(maxsize=None)
+def _verbatim() -> tuple[tuple[str, File], ...]:
+    """The files of `templates/` that are copied byte for byte. A leading underscore marks a part of a template."""
+    root = resources.folder("templates")
+    found = []
+    for path in sorted(root.rglob("*")):
+        name = path.relative_to(root).as_posix()
+        if path.is_file() and not name.endswith((".j2", ".pyc")) and not Path(name).name.startswith("_"):
+            found.append((name, File(path.read_bytes(), name in _EXECUTABLE)))
+    return tuple(found)

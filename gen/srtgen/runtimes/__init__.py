@@ -1,0 +1,32 @@
+"""Container runtimes: what must hold at generation for each. How a container is started is lib/container.sh."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_TABLE_BREAKERS = re.compile(r"[\s,]")
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """`contained`: processes see container paths. `unmountable`: what a mounted path may not hold, and why."""
+
+    name: str
+    contained: bool
+    unmountable: re.Pattern[str] | None = None
+    why: str = ""
+
+    def path_problem(self, path: str) -> str | None:
+        """Why this host or container path cannot be mounted, or None."""
+        if self.unmountable and self.unmountable.search(path):
+            return f"{self.name} cannot mount a path with {self.why}"
+        return None
+
+
+RUNTIMES = {
+    # pyxis splits its mount list at commas, enroot its fstab at blanks.
+    "pyxis": Runtime("pyxis", True, _TABLE_BREAKERS, "a blank or a comma"),
+    "docker": Runtime("docker", True, re.compile(r"[,\n]"), "a comma"),
+    "none": Runtime("none", False),
+}

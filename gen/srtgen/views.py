@@ -1,0 +1,306 @@
+"""What each template gets: final words and lines, nothing left to decide."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Iterable
+
+from srtgen import environment, slurm, words
+from srtgen.errors import Problem
+from srtgen.model import HUB
+from srtgen.plan import Plan, Process, RoleGroup
+from srtgen.words import Word, bind, params, word
+
+_WORKER_COLUMNS = ("step", "role", "index", "node", "http", "handshake", "ranks", "gpus")
+_PARAM_ORDER = ("host_ip", "server_port", "handshake_port", "dp_master_port", "dp_base_port", "gpus")
+
+
+def _varying(processes: tuple[Process, ...]) -> tuple[str, ...]:
+    """The parameters in which the processes differ, in a fixed order."""
+    seen: dict[str, set[Any]] = {}
+    for process in processes:
+        for value in (*(w for line in process.lines for w in line), *(v for _, v in process.env)):
+            for name, part in params(value).items():
+                seen.setdefault(name, set()).add(part)
+    return tuple(name for name in _PARAM_ORDER if len(seen.get(name, ())) > 1)
+
+
+def _cases(processes: tuple[Process, ...], varying: tuple[str, ...]) -> list[dict[str, Any]]:
+    cases = []
+    for process in processes:
+        own: dict[str, Any] = {}
+        for value in (*(w for line in process.lines for w in line), *(v for _, v in process.env)):
+            own.update(params(value))
+        pairs = [words.Shell(f"{name}={words.shquote(word(own[name]))}") for name in varying]
+        cases.append({"index": process.index, "assignments": words.Shell(" ".join(pairs))})
+    return cases
+
+
+def _step_words(process: Process, role: str, several: bool, value: Word) -> Word:
+    """A worker's own step name inside a value becomes `${step}` where the script serves several workers."""
+    if not several:
+        return value
+    head = f"/{role}_{process.index}/"
+    parts: list[Any] = []
+    for part in value:
+        if isinstance(part, str) and part.startswith(head):
+            parts += [f"/{role}_", words.Var("index"), "/" + part[len(head) :]]
+        else:
+            parts.append(part)
+    return word(*parts)
+
+
+def _exports(process: Process, role: str, several: bool, varying: frozenset[str]) -> list[dict[str, Any]]:
+    return [
+        {"name": words.Shell(name), "value": bind(_step_words(process, role, several, value), varying)}
+        for name, value in process.env
+    ]
+
+
+def _bound(process: Process, varying: frozenset[str]) -> list[list[Word]]:
+    return [[bind(w, varying) for w in line] for line in process.lines]
+
+
+def role_view(plan: Plan, group: RoleGroup) -> dict[str, Any]:
+    """roles/<role>.sh: the first worker's argv and environment, and what differs between workers."""
+    varying = _varying(group.processes)
+    first, several = group.processes[0], len(group.processes) > 1
+    return {
+        "role": group.name,
+        "count": len(group.processes),
+        "image": first.image,
+        "cleared": words.Shell(" ".join(environment.CLEARED)),
+        "cases": _cases(group.processes, varying),
+        "exports": _exports(first, group.name, several, frozenset(varying)),
+        "argv": _bound(first, frozenset(varying)),
+    }
+
+
+def router_view(plan: Plan) -> dict[str, Any]:
+    """roles/<router>.sh."""
+    router = plan.router
+    return {
+        "role": router.role,
+        "image": router.image,
+        "cleared": words.Shell(" ".join(environment.CLEARED)),
+        "exports": _exports(router, router.role, False, frozenset()),
+        "argv": _bound(router, frozenset()),
+    }
+
+
+def _listed(values: Iterable[str]) -> list[Word]:
+    return [word(value) for value in values]
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[Word]:
+    """Rows as words with their columns aligned."""
+    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
+    return [word("  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip()) for row in rows]
+
+
+def _worker_rows(plan: Plan) -> list[tuple[str, ...]]:
+    return [
+        (
+            p.step,
+            p.role,
+            str(p.index),
+            str(p.node),
+            str(p.ports["http"]),
+            str(p.ports.get("handshake", "-")),
+            str(p.ranks),
+            ",".join(map(str, p.gpus)),
+        )
+        for p in plan.workers
+    ]
+
+
+def job_view(plan: Plan, manifest_id: str) -> dict[str, Any]:
+    """run.sbatch: directives with their origin, and the data block."""
+    recipe, profile, served = plan.recipe, plan.profile, plan.served
+    images = {g.name: g.processes[0].image for g in plan.groups}
+    images |= {plan.router.role: plan.router.image, "bench": plan.client.image}
+    rows = [_WORKER_COLUMNS, *_worker_rows(plan)]
+    header, *table = _table(rows)
+    engine = recipe.engine
+    constants = {
+        "PLAN_ID": manifest_id,
+        "PLAN_NAME": recipe.name,
+        "PLAN_NODES": plan.placement.nodes,
+        "PLAN_GPUS_PER_NODE": plan.placement.gpus_per_node,
+        "PLAN_SERVED_MODEL": served.name,
+        "PLAN_MODEL_KIND": served.kind,
+        "PLAN_MODEL_SOURCE": served.folder or served.argument,
+        "PLAN_OFFLINE": int(recipe.model.offline),
+        "PLAN_RUNTIME": plan.runtime.name,
+        "PLAN_CONTAINER_ROOT": int(profile.runtime_root),
+        "PLAN_INTERFACE": profile.network_interface or "",
+        "PLAN_OUTPUT_DIR": profile.output_dir,
+        "PLAN_HEALTH_ATTEMPTS": plan.health.attempts,
+        "PLAN_HEALTH_INTERVAL_S": plan.health.interval_s,
+        "PLAN_HEALTH_DEADLINE_S": plan.health.attempts * plan.health.interval_s,
+        "PLAN_GPU_DRAIN_TIMEOUT_S": plan.gpu_drain_timeout_s,
+        "PLAN_CPUS_PER_TASK": plan.cpus_per_task,
+        "PLAN_TRANSPORT": plan.transport,
+        "PLAN_TRANSPORT_EXPLICIT": int(engine.mooncake_protocol is not None),
+        "PLAN_RDMA_GID_INDEX": "" if profile.gid_index is None else str(profile.gid_index),
+        "PLAN_IB_DEVICE": engine.ib_device or "",
+        "PLAN_ROUTER_STEP": plan.router.step,
+        "PLAN_ROUTER_NODE": plan.router.node,
+        "PLAN_ROUTER_PORT": plan.ports.router,
+        "PLAN_ROUTER_METRICS_PORT": plan.ports.router_metrics,
+        "PLAN_ROUTER_RANKS": int(plan.router_lists_ranks),
+        "PLAN_BENCH": recipe.benchmark.type,
+        "PLAN_BENCH_NODE": plan.client.node,
+        "PLAN_BENCH_MAX_CONCURRENCY": max(recipe.benchmark.concurrencies, default=0),
+        "PLAN_PREAMBLE": profile.preamble,
+    }
+    arrays = {
+        "PLAN_MOUNTS": _listed(m.text for m in plan.mounts),
+        "PLAN_CONTAINER_OPTIONS": _listed(profile.runtime_options),
+        "PLAN_SRUN_OPTIONS": _listed(plan.srun_options),
+        **{f"PLAN_SRUN_OPTIONS_{g.name}": _listed(g.srun_options) for g in plan.groups},
+        "PLAN_PASS_ENV": _listed(plan.pass_env),
+        "PLAN_REQUIRE_ENV": _listed(plan.require_env),
+        "PLAN_FATAL_MARKERS": _listed(plan.health.markers),
+        "PLAN_FATAL_PATTERNS": _listed(plan.health.patterns),
+        "PLAN_IDENTITY": _listed(f"{k}={v}" for k, v in recipe.identity),
+        "PLAN_PREFLIGHT_COMMANDS": _listed(f"{k}\t{v}" for k, v in profile.preflight_commands),
+        "PLAN_LISTEN": _table([(str(x.node), str(x.first), str(x.last), x.owner) for x in plan.listeners]),
+    }
+    return {
+        "name": recipe.name,
+        "directives": [{"origin": d.origin, "text": d.text} for d in plan.directives],
+        "constants": [{"name": words.Shell(k), "value": v} for k, v in constants.items()],
+        "worker_columns": "".join(str(p) for p in header),
+        "workers": [[row] for row in table],
+        "images": [{"role": words.Shell(k), "image": v} for k, v in images.items()],
+        "arrays": [{"name": words.Shell(k), "lines": [[w] for w in v]} for k, v in arrays.items()],
+    }
+
+
+def bench_view(plan: Plan) -> dict[str, Any]:
+    """bench.sh: the data of the measurement, then one array a point."""
+    bench, sweep = plan.recipe.benchmark, plan.recipe.benchmark.type == "sa-bench"
+    constants: dict[str, str | int] = {
+        "BENCH_TYPE": bench.type,
+        "BENCH_NAME": plan.recipe.name,
+        "BENCH_MODEL": plan.served.name,
+        "BENCH_CLIENT": bench.client if sweep else "",
+        "BENCH_CLIENT_PATH": bench.client_path if sweep and bench.client == "inferencex" else "",
+        "BENCH_TOKENIZER": bench.tokenizer or (plan.served.argument if sweep and plan.served.argument != plan.served.name else ""),
+        "BENCH_OFFLINE": int(plan.recipe.model.offline),
+        "BENCH_ISL": bench.isl,
+        "BENCH_OSL": bench.osl,
+        "BENCH_RATIO": bench.range_ratio,
+        "BENCH_REQUEST_RATE": bench.req_rate,
+        "BENCH_CHAT_TEMPLATE": int(bench.chat_template or any(s.key in ("use-chat-template", "dsv4") for s in bench.client_args)),
+        "BENCH_MAX_FAILED_RATIO": bench.max_failed_ratio,
+        "BENCH_STALL_TIMEOUT_S": bench.stall_timeout_s if sweep or "stall_timeout_s" in bench.fields else 0,
+        "BENCH_CONCURRENCIES": " ".join(str(p.concurrency) for p in plan.points),
+        "BENCH_PROMPTS": " ".join(str(p.prompts) for p in plan.points),
+        "BENCH_WARMUPS": " ".join(str(p.warmups) for p in plan.points),
+        "BENCH_CWD": bench.cwd or "",
+        "BENCH_GPUS_PREFILL": plan.gpus_of("prefill"),
+        "BENCH_GPUS_DECODE": plan.gpus_of("decode"),
+        "BENCH_GPUS_AGG": plan.gpus_of("agg"),
+        "BENCH_GPUS_ALLOCATED": plan.placement.nodes * plan.placement.gpus_per_node,
+        "BENCH_ROUTER_METRICS_PORT": plan.ports.router_metrics,
+        "BENCH_META": json.dumps(_meta(plan), ensure_ascii=False, separators=(",", ":")),
+    }
+    command = [word("bash"), word("-l"), word(words.Var("here"), "/bench_command.sh")]
+    return {
+        "name": plan.recipe.name,
+        "type": bench.type,
+        "sweep": sweep,
+        "custom": bench.type == "custom",
+        "manual": bench.type == "manual",
+        "constants": [{"name": words.Shell(k), "value": v} for k, v in constants.items()],
+        "exports": _exports(plan.client, plan.client.role, False, frozenset()),
+        "required": [[word(name)] for name in bench.require_env],
+        "count": len(plan.points),
+        "points": [
+            {
+                "number": n,
+                "name": words.Shell(p.name),
+                "concurrency": p.concurrency,
+                "prompts": p.prompts,
+                "warmups": p.warmups,
+                "argv": [list(line) for line in p.lines],
+            }
+            for n, p in enumerate(plan.points, 1)
+        ],
+        "command": [[w] for w in (_listed(bench.argv) or command)],
+    }
+
+
+def _meta(plan: Plan) -> dict[str, Any]:
+    """What the results are labelled with for readers of InferenceX's files."""
+    recipe = plan.recipe
+    roles = {
+        g.name: {
+            "tp": g.parallel["tp"],
+            "pp": g.parallel["pp"],
+            "dcp_size": g.parallel["dcp"],
+            "pcp_size": g.parallel["pcp"],
+            "ep": 1,
+            "dp_attention": g.parallel["dp_attention"],
+            "num_workers": len(g.processes),
+        }
+        for g in plan.groups
+    }
+    return {
+        "hw": recipe.gpu_type or "",
+        "image": plan.groups[0].processes[0].image,
+        "framework": recipe.engine.type,
+        "precision": recipe.model.precision,
+        "spec_decoding": _speculation(plan),
+        "router": {"name": recipe.frontend.type},
+        **({"kv_p2p_transfer": recipe.engine.connector} if plan.transport else {}),
+        "is_multinode": plan.placement.nodes > 1,
+        **roles,
+    }
+
+
+def _speculation(plan: Plan) -> str:
+    found = [s.source for r in plan.recipe.roles for s in r.args if s.key == "method" and isinstance(s.value, str)]
+    return found[0] if found else "none"
+
+
+def readme_view(plan: Plan, findings: tuple[Problem, ...]) -> dict[str, Any]:
+    """README.md of the bundle: which process runs where, with which command and ports, and what is measured."""
+    bench = plan.recipe.benchmark
+    limit = slurm.time_limit(plan.recipe, plan.profile)
+    return {
+        "name": plan.recipe.name,
+        "model": (HUB if plan.served.kind == "hub" else "") + (plan.served.folder or plan.served.argument),
+        "served": plan.served.name,
+        "nodes": plan.placement.nodes,
+        "gpus_per_node": plan.placement.gpus_per_node,
+        "limit": limit or "the partition's default",
+        "deadline": plan.health.attempts * plan.health.interval_s,
+        "runtime": plan.runtime.name,
+        "processes": [_process_row(p) for p in (*plan.workers, plan.router)],
+        "client": {"node": plan.client.node, "image": plan.client.image},
+        "router_port": plan.ports.router,
+        "transport": plan.transport or "none",
+        "sweep": bench.type == "sa-bench",
+        "type": bench.type,
+        "isl": bench.isl,
+        "osl": bench.osl,
+        "ratio": bench.range_ratio,
+        "points": [{"concurrency": p.concurrency, "prompts": p.prompts, "warmups": p.warmups} for p in plan.points],
+        "findings": [{"severity": f.severity, "text": f"{f.path}: {f.message}"} for f in findings],
+    }
+
+
+def _process_row(process: Process) -> dict[str, Any]:
+    ports = ", ".join(f"{name} {port}" for name, port in process.ports.items())
+    gpus = ",".join(map(str, process.gpus)) or "none"
+    return {
+        "step": process.step,
+        "node": process.node,
+        "gpus": gpus,
+        "ports": ports,
+        "image": process.image,
+        "script": f"roles/{process.role}.sh {process.index}",
+    }

@@ -1,0 +1,48 @@
+# Slurm runs a copy of this script from its spool folder: find the bundle, then hand over to its library.
+refuse() {
+  printf 'run.sbatch: %s\n' "$1" >&2
+  exit 10
+}
+
+# Prints the folders that may be the bundle, best guess first.
+bundle_candidates() {
+  local line command='' folder="${SLURM_SUBMIT_DIR:-}"
+  [[ -z "${SRTGEN_BUNDLE_DIR:-}" ]] || printf '%s\n' "${SRTGEN_BUNDLE_DIR}"
+  while IFS= read -r line; do
+    [[ ! "${line}" =~ ^[[:space:]]*Command=(.*)$ ]] || command="${BASH_REMATCH[1]}"
+    [[ -n "${folder}" || ! "${line}" =~ ^[[:space:]]*WorkDir=(.*)$ ]] || folder="${BASH_REMATCH[1]}"
+  done < <(scontrol show job "${SLURM_JOB_ID}" 2>/dev/null)
+  if [[ -n "${command}" && "${command}" != '(null)' ]]; then
+    [[ "${command}" == /* ]] || command="${folder}/${command}"
+    [[ -f "${command}" ]] || command="${command%%.sbatch *}.sbatch" # Slurm appends the script's arguments
+    printf '%s\n' "${command%/*}"
+    command="$(readlink -f -- "${command}")" || command=''
+    printf '%s\n' "${command%/*}"
+  fi
+  printf '%s\n' "${folder}"
+}
+
+# Sets BUNDLE to the first candidate that is the bundle this script was generated with.
+find_bundle() {
+  local folder manifest other=''
+  while IFS= read -r folder; do
+    [[ -n "${folder}" && -f "${folder}/lib/srtgen.sh" ]] || continue
+    [[ ! -e "${folder}/.srtgen-writing" ]] ||
+      refuse "${folder} is half written (.srtgen-writing is there): generate it again"
+    manifest="$(<"${folder}/manifest.json")" 2>/dev/null || continue
+    if [[ "${manifest}" == *"\"id\": \"${PLAN_ID}\""* ]]; then
+      BUNDLE="$(cd -- "${folder}" && pwd -P)" || continue
+      readonly BUNDLE
+      return 0
+    fi
+    other="${folder}"
+  done < <(bundle_candidates)
+  [[ -z "${other}" ]] || refuse "the bundle in ${other} was regenerated since submission: submit it again"
+  refuse 'the bundle of this job is not found. Submit its file, not its text (no "sbatch < run.sbatch"), or use submit.sh'
+}
+
+[[ -n "${SLURM_JOB_ID:-}" ]] || refuse 'this is a Slurm batch script: start it with sbatch run.sbatch (or submit.sh)'
+find_bundle
+# shellcheck source=lib/srtgen.sh
+source "${BUNDLE}/lib/srtgen.sh"
+main

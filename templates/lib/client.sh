@@ -1,0 +1,73 @@
+# shellcheck shell=bash
+# The benchmark client: its environment, its turn, and what its end means.
+
+readonly LATE_DEATH_S=2 # a component that dies may fail the client first
+
+# Variables that clients of srt-slurm know, and ours.
+export_client_environment() {
+  local role line step address port
+  local -A ips=() endpoints=()
+  router_url
+  export SRT_ENDPOINT="${REPLY}" SRT_FRONTEND_HOST="${node_addresses[${PLAN_ROUTER_NODE}]}" SRT_FRONTEND_PORT="${PLAN_ROUTER_PORT}"
+  export SRT_MODEL_NAME="${PLAN_SERVED_MODEL}" SRT_JOB_ID="${SLURM_JOB_ID}" SRTCTL_FRONTEND_TYPE=atomesh
+  export SRT_LOG_DIR=/logs AIPERF_SERVER_METRICS_URLS=''
+  [[ "${PLAN_RUNTIME}" != none ]] || SRT_LOG_DIR="${job_folder}/logs"
+  for line in "${PLAN_WORKERS[@]}"; do
+    read -r step role _ address port _ <<<"${line}"
+    address="${node_addresses[${address}]}"
+    ips["${role}"]+="${ips[${role}]:+,}${address}"
+    endpoints["${role}"]+="${endpoints[${role}]:+,}http://${address}:${port}"
+    AIPERF_SERVER_METRICS_URLS+="${AIPERF_SERVER_METRICS_URLS:+,}http://${address}:${port}/metrics"
+  done
+  for role in prefill decode agg; do
+    export "SRT_${role^^}_IPS=${ips[${role}]:-}" "SRT_${role^^}_ENDPOINTS=${endpoints[${role}]:-}"
+  done
+}
+
+# Reads bench/verdict.json into result_bench; sets REPLY to its reason.
+read_verdict() {
+  local file="${job_folder}/bench/verdict.json" output
+  REPLY=''
+  [[ -r "${file}" ]] || return 0
+  output="$(python3 -E -s -B "${BUNDLE}/lib/verdict.py" "${file}" 2>/dev/null)" || return 0
+  result_bench="${output%%$'\n'*}"
+  REPLY="${output#*$'\n'}"
+}
+
+# Exit code of the job for the client's.
+client_code() {
+  local code="$1"
+  case "${code}" in
+    0 | 10 | 20 | 21 | 22 | 23) REPLY="${code}" ;;
+    *) REPLY=20 ;;
+  esac
+}
+
+# Runs the client to its end. While it runs any component's end is the job's (see pump).
+run_client() {
+  local code reason end next=$((SECONDS + 300))
+  give_turn bench
+  while [[ -z "${step_code[bench]:-}" ]]; do
+    pump 1
+    if ((SECONDS >= next)); then
+      log "benchmark: running for $((SECONDS - bench_start)) s"
+      next=$((SECONDS + 300))
+    fi
+  done
+  judge_client
+}
+
+# What the client's end means for the job; a component that died within 2 s is the better reason.
+judge_client() {
+  local code="${step_code[bench]}" reason end
+  read_verdict
+  reason="${REPLY}"
+  client_code "${code}"
+  [[ "${REPLY}" != 0 ]] || return 0
+  end=$((SECONDS + LATE_DEATH_S + 1))
+  while ((SECONDS < end)); do pump 0.5; done
+  client_code "${code}"
+  code="${REPLY}"
+  describe_code "${step_code[bench]}"
+  fail "${code}" "benchmark: ${reason:-the client ended with ${REPLY}}" bench
+}

@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# A step in a docker container: docker_step.sh NAME OPTION... IMAGE COMMAND...
+# Stays as the container's parent, because killing the docker client leaves the container running:
+# on TERM it stops the container, and it removes it in any case.
+set -Eeuo pipefail
+shopt -s inherit_errexit
+
+readonly STOP_S=3 # must fit into Slurm's KillWait, which may be 5
+
+# Sets device_options to what of the GPU and RDMA devices this node has, with the groups that own them.
+collect_devices() {
+  local path group
+  local -A groups=()
+  device_options=()
+  for path in /dev/kfd /dev/dri /dev/infiniband; do
+    [[ ! -e "${path}" ]] || device_options+=(--device "${path}")
+  done
+  for path in /dev/kfd /dev/dri/render* /dev/dri/card* /dev/infiniband/*; do
+    [[ -e "${path}" ]] || continue
+    group="$(stat -c %g -- "${path}")"
+    [[ -z "${groups[${group}]:-}" ]] || continue
+    groups["${group}"]=1
+    device_options+=(--group-add "${group}") # numeric: the image's group names may differ
+  done
+}
+
+# Sets slurm_options to the names of Slurm's variables: docker passes nothing by itself.
+collect_slurm_names() {
+  local name
+  slurm_options=()
+  for name in SLURM_JOB_ID SLURM_JOB_NAME SLURM_JOB_NODELIST SLURM_JOB_NUM_NODES SLURM_NODEID SLURM_PROCID SLURMD_NODENAME; do
+    [[ -z "${!name+set}" ]] || slurm_options+=(--env "${name}")
+  done
+}
+
+remove_container() {
+  local name="$1"
+  docker rm --force -- "${name}" >/dev/null 2>&1 || :
+}
+
+main() {
+  local name="$1" child code=0 stopping=''
+  shift
+  collect_devices
+  collect_slurm_names
+  trap 'stopping=1' TERM INT HUP
+  remove_container "${name}" # of an earlier attempt of this very job
+  docker run \
+    --name "${name}" \
+    --init \
+    --interactive \
+    --network host \
+    --ipc host \
+    --cap-add SYS_PTRACE \
+    --security-opt seccomp=unconfined \
+    --ulimit memlock=-1:-1 \
+    --ulimit "nofile=$(ulimit -Hn):$(ulimit -Hn)" \
+    --entrypoint '' \
+    --env TMPDIR=/tmp \
+    "${device_options[@]}" "${slurm_options[@]}" "$@" <&0 &
+  child=$!
+  while kill -0 "${child}" 2>/dev/null; do
+    code=0
+    wait "${child}" || code=$?
+    if [[ -n "${stopping}" ]]; then
+      stopping=''
+      docker stop --time "${STOP_S}" -- "${name}" >/dev/null 2>&1 || :
+      kill -TERM "${child}" 2>/dev/null || :
+    fi
+  done
+  remove_container "${name}"
+  exit "${code}"
+}
+
+main "$@"

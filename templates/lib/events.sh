@@ -1,0 +1,109 @@
+# shellcheck shell=bash
+# One queue for all that happens: ended processes, health, signals. The main shell only ever waits here.
+# A line of the queue is KIND<TAB>NAME<TAB>TEXT; each is one write below PIPE_BUF, so lines never mix.
+
+events_fd=''
+event_kind='' event_name='' event_text=''
+stop_signal=''           # USR1 or TERM once that came
+declare -A task_pid=()   # background process by name, until its end was seen
+declare -A task_gone=()  # seen without its process and without its end
+declare -A turn_fd=()    # the write end of a waiting step's standard input
+
+# Opens the queue in FOLDER.
+events_open() {
+  local folder="$1"
+  mkfifo -- "${folder}/events"
+  exec {events_fd}<>"${folder}/events"
+}
+
+# Signals are only noted; the loop that reads the queue acts on them.
+trap_signals() {
+  trap 'stop_signal="${stop_signal:-USR1}"' USR1
+  trap 'stop_signal="${stop_signal:-TERM}"' TERM INT
+}
+
+# Runs COMMAND in the background as NAME; its end comes as "end NAME CODE".
+# Slurm signals this shell's children too: the subshell must survive to report.
+start_task() {
+  local name="$1"
+  shift
+  (
+    trap : TERM INT USR1 HUP
+    trap - EXIT ERR
+    local fd code=0
+    for fd in "${turn_fd[@]}"; do exec {fd}>&-; done
+    "$@" || code=$?
+    printf 'end\t%s\t%s\n' "${name}" "${code}" >&"${events_fd}"
+  ) &
+  task_pid["${name}"]=$!
+}
+
+# Waits up to TIMEOUT seconds for one line of the queue: sets event_kind (empty if none came), event_name, event_text.
+next_event() {
+  local timeout="$1" line='' rest
+  event_kind=''
+  if IFS= read -r -t "${timeout}" -u "${events_fd}" line; then
+    event_kind="${line%%$'\t'*}"
+    rest="${line#*$'\t'}"
+    event_name="${rest%%$'\t'*}"
+    event_text="${rest#*$'\t'}"
+    [[ "${event_kind}" != end ]] || unset -v "task_pid[${event_name}]"
+  fi
+}
+
+# Reports tasks whose process is gone without a word (killed subshell): twice in a row, as its line may be on the way.
+find_lost_tasks() {
+  local name
+  for name in "${!task_pid[@]}"; do
+    if kill -0 "${task_pid[${name}]}" 2>/dev/null; then
+      continue
+    elif [[ -n "${task_gone[${name}]:-}" ]]; then
+      unset -v "task_gone[${name}]"
+      printf 'end\t%s\t137\n' "${name}" >&"${events_fd}"
+    else
+      task_gone["${name}"]=1
+    fi
+  done
+}
+
+# Like start_task for a program of our own, whose output lines are events and which end_task can end.
+start_helper() {
+  local name="$1"
+  shift
+  (
+    trap : USR1 HUP
+    trap - EXIT ERR
+    local code=0 child fd
+    for fd in "${turn_fd[@]}"; do exec {fd}>&-; done
+    "$@" >&"${events_fd}" </dev/null &
+    child=$!
+    trap 'kill -TERM "${child}" 2>/dev/null || :' TERM INT
+    while kill -0 "${child}" 2>/dev/null; do
+      code=0
+      wait "${child}" || code=$?
+    done
+    printf 'end\t%s\t%s\n' "${name}" "${code}" >&"${events_fd}"
+  ) &
+  task_pid["${name}"]=$!
+}
+
+# Ends helper NAME, if it still runs.
+end_task() {
+  local name="$1" pid="${task_pid[$1]:-}"
+  [[ -n "${pid}" ]] || return 0
+  unset -v "task_pid[${name}]"
+  kill -TERM "${pid}" 2>/dev/null || :
+}
+
+# A named pipe that keeps step NAME waiting until give_turn.
+open_turn() {
+  local name="$1" folder="$2" fd
+  mkfifo -- "${folder}/turn_${name}"
+  exec {fd}<>"${folder}/turn_${name}"
+  turn_fd["${name}"]=${fd}
+}
+
+give_turn() {
+  local name="$1"
+  printf 'go\n' >&"${turn_fd[${name}]}"
+}

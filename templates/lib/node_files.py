@@ -1,0 +1,163 @@
+"""Preflight of a node: what must be there as a file."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+from typing import List, Tuple
+
+RESULTS_MIN_BYTES = 1 << 30  # logs and results of a long sweep
+TMP_MIN_BYTES = 1 << 30      # caches of the workers without a container, sockets, named pipes
+PULL_TIMEOUT_S = 1800
+
+
+def modified_files(bundle: str) -> "List[str]":
+    """Files whose content is not what the manifest says, sorted; a missing file counts."""
+    with open(os.path.join(bundle, "manifest.json"), "rb") as stream:
+        files = json.loads(stream.read().decode("utf-8"))["files"]
+    changed = []
+    for path, entry in files.items():
+        try:
+            with open(os.path.join(bundle, path), "rb") as stream:
+                same = hashlib.sha256(stream.read()).hexdigest() == entry["sha256"]
+        except OSError:
+            same = False
+        if not same:
+            changed.append(path)
+    return sorted(changed)
+
+
+def check_bundle(plan: argparse.Namespace) -> "Tuple[str, str]":
+    """Visible (else this would not run) and as generated; an edited file fails only under SRTGEN_STRICT=1."""
+    changed = modified_files(plan.bundle)
+    if not changed:
+        return "ok", ""
+    return ("fail" if plan.strict else "note"), "edited since generation: " + ", ".join(changed)
+
+
+def check_image(plan: argparse.Namespace) -> "Tuple[str, str]":
+    """An image file must be readable; a docker image that is not here is pulled now, once per node."""
+    if plan.runtime == "none":
+        return "ok", "runtime none"
+    notes = []
+    for image in sorted(set(plan.image)):
+        if image.startswith(("/", "./")):
+            if not os.access(image, os.R_OK):
+                return "fail", "image file {} is missing or not readable".format(image)
+        elif plan.runtime == "docker":
+            if docker(["image", "inspect", image], 60) == "":
+                continue
+            error = docker(["pull", "--quiet", image], PULL_TIMEOUT_S)
+            if error:
+                return "fail", "image {} is not here and docker pull failed: {}".format(image, error)
+            notes.append("pulled " + image)
+        else:
+            notes.append("{} comes from a registry: it is not checked, and imported at start".format(image))
+    return ("note" if notes else "ok"), "; ".join(notes)
+
+
+def docker(words: "List[str]", timeout_s: int) -> str:
+    """Runs docker; '' if it succeeds, else its last words."""
+    try:
+        done = subprocess.run(["docker"] + words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=timeout_s)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    text = done.stdout.decode("utf-8", "replace").strip()[-300:]
+    return "" if done.returncode == 0 else text or "exit code {}".format(done.returncode)
+
+
+def weight_files(folder: str) -> "List[str]":
+    """Names of the files that a local model needs besides config.json: by its index, else what weights are there."""
+    index = os.path.join(folder, "model.safetensors.index.json")
+    if os.path.exists(index):
+        with open(index, "rb") as stream:
+            return sorted(set(json.loads(stream.read().decode("utf-8"))["weight_map"].values()))
+    return sorted(name for name in os.listdir(folder) if name.endswith((".safetensors", ".bin", ".gguf", ".pt")))
+
+
+def check_model(plan: argparse.Namespace) -> "Tuple[str, str]":
+    """A local model: all files of its index, none empty, every link resolving inside what containers see."""
+    if not plan.model:
+        return "note", "a model of the hub: its files are not checked"
+    folder = plan.model
+    if not os.path.isdir(folder):
+        return "fail", "model folder {} is missing".format(folder)
+    try:
+        names = ["config.json"] + weight_files(folder)
+    except (ValueError, KeyError) as error:
+        return "fail", "{}/model.safetensors.index.json is broken: {}".format(folder, error)
+    if len(names) == 1:
+        return "fail", "{} holds no weights".format(folder)
+    missing = [name for name in names if not os.path.exists(os.path.join(folder, name))]
+    missing += [name for name in names if name not in missing and os.path.getsize(os.path.join(folder, name)) == 0]
+    if missing:
+        return "fail", "{} of {} files of {} are missing or empty: {}".format(
+            len(missing), len(names), folder, ", ".join(missing[:3]))
+    return check_links(plan, folder)
+
+
+def host_path(path: str, mounts: "List[str]") -> str:
+    """What a container's path is on the host, '' if it is in no mount (the longest mount point wins)."""
+    best = ("", "")
+    for mount in mounts:
+        source, target = (mount.split(":") + [""])[:2]
+        if (path == target or path.startswith(target.rstrip("/") + "/")) and len(target) > len(best[1]):
+            best = (source, target)
+    return best[0] + path[len(best[1].rstrip("/")):] if best[1] else ""
+
+
+def dangles(path: str, mounts: "List[str]") -> bool:
+    """True if the container's path leads, link by link, out of the mounts or to nothing."""
+    for _ in range(40):  # as many links as the kernel follows
+        host = host_path(path, mounts)
+        if not host or not os.path.lexists(host):
+            return True
+        if not os.path.islink(host):
+            return False
+        path = os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(host)))
+    return True
+
+
+def check_links(plan: argparse.Namespace, folder: str) -> "Tuple[str, str]":
+    """In a container a link out of the mounts dangles (a hub snapshot links into its sibling `blobs`)."""
+    target = next((mount.split(":")[1] for mount in plan.mount if mount.split(":")[0] == folder), "")
+    if plan.runtime == "none" or not target:
+        return "ok", ""
+    outside = [name for name in sorted(os.listdir(folder))
+               if os.path.islink(os.path.join(folder, name)) and dangles(target + "/" + name, plan.mount)]
+    if outside:
+        return "fail", "links of {} lead out of the container's mounts: {}".format(folder, ", ".join(
+            "{} -> {}".format(name, os.readlink(os.path.join(folder, name))) for name in outside[:3]))
+    return "ok", ""
+
+
+def check_mounts(plan: argparse.Namespace) -> "Tuple[str, str]":
+    """Every source is there, and a file can be written and removed in the results folder."""
+    sources = [mount.split(":")[0] for mount in plan.mount]
+    missing = [source for source in sources if not os.path.exists(source)]
+    if missing:
+        return "fail", "not on this node: " + ", ".join(missing)
+    probe = os.path.join(plan.results, ".write-{}".format(os.environ.get("SLURMD_NODENAME", "")))
+    try:
+        with open(probe, "w", encoding="utf-8") as stream:
+            stream.write("x")
+        os.remove(probe)
+    except OSError as error:
+        return "fail", "cannot write into {}: {}".format(plan.results, error)
+    return "ok", ""
+
+
+def check_disk(plan: argparse.Namespace) -> "Tuple[str, str]":
+    """Room for results and in /tmp."""
+    for folder, least in ((plan.results, RESULTS_MIN_BYTES), ("/tmp", TMP_MIN_BYTES)):
+        stat = os.statvfs(folder)
+        free = stat.f_bavail * stat.f_frsize
+        if free < least:
+            return "fail", "{} has {} MiB free, {} are needed".format(folder, free >> 20, least >> 20)
+        if stat.f_files and not stat.f_favail:
+            return "fail", "{} has no inode free".format(folder)
+    return "ok", ""

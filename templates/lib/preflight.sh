@@ -1,0 +1,200 @@
+# shellcheck shell=bash
+# Before anything loads: one step on all nodes at once, its report as a table, one address per node.
+
+readonly PREFLIGHT_LIMIT_S=300 # beside the wait for GPU memory and image pulls
+readonly CHECK_NAMES=(bundle tools image model mounts disk ports gpu_count gpu_memory cpus limits rdma containers)
+
+node_hosts=()           # by plan index
+node_addresses=()
+declare -A check_status=() # "host name" -> ok fail note skip
+declare -A check_text=()
+declare -A node_done=()
+declare -A candidates=()   # host -> "interface address network" lines
+
+# Reads the allocation into node_hosts; the count must be the plan's whatever sbatch was told.
+read_nodes() {
+  mapfile -t node_hosts < <(scontrol show hostnames "${SLURM_JOB_NODELIST}")
+  if ((${#node_hosts[@]} != PLAN_NODES)) && ! check_skipped nodes; then
+    fail 10 "nodes: the job has ${#node_hosts[@]} nodes, the plan needs ${PLAN_NODES} (was -N given to sbatch?)"
+  fi
+  ((${#node_hosts[@]} >= PLAN_NODES)) || fail 10 "nodes: ${#node_hosts[@]} nodes cannot hold the plan of ${PLAN_NODES}"
+}
+
+# True if the operator skips check NAME.
+check_skipped() {
+  [[ " ${SRTGEN_SKIP_CHECKS:-} " == *" $1 "* ]]
+}
+
+# Names that the job's submitter had to set; values are not looked at.
+check_required_environment() {
+  local name missing=''
+  for name in "${PLAN_REQUIRE_ENV[@]}"; do
+    [[ -n "${!name:-}" ]] || missing+=" ${name}"
+  done
+  [[ -z "${missing}" ]] || fail 10 "not set when the job was submitted:${missing}"
+}
+
+# Sets check_arguments to the plan as node_check.py wants it.
+collect_check_arguments() {
+  local host line name
+  check_arguments=(
+    --bundle "${BUNDLE}"
+    --results "${job_folder}"
+    --runtime "${PLAN_RUNTIME}"
+    "--interface=${PLAN_INTERFACE}"
+    "--transport=${PLAN_TRANSPORT}"
+    "--ib-device=${PLAN_IB_DEVICE}"
+    "--gid-index=${PLAN_RDMA_GID_INDEX}"
+    "--cpus-per-task=${PLAN_CPUS_PER_TASK}"
+    --gpus "${PLAN_GPUS_PER_NODE}"
+    --drain "${PLAN_GPU_DRAIN_TIMEOUT_S}"
+    --concurrency "${PLAN_BENCH_MAX_CONCURRENCY}"
+    --strict "${SRTGEN_STRICT:-0}"
+  )
+  [[ "${PLAN_MODEL_KIND}" != local ]] || check_arguments+=("--model=${PLAN_MODEL_SOURCE}")
+  for host in "${node_hosts[@]}"; do check_arguments+=(--host "${host}"); done
+  for line in "${PLAN_MOUNTS[@]}"; do check_arguments+=("--mount=${line}"); done
+  for line in "${PLAN_LISTEN[@]}"; do check_arguments+=(--listen "${line}"); done
+  for line in "${PLAN_PREFLIGHT_COMMANDS[@]}"; do check_arguments+=("--command=${line}"); done
+  for name in "${!PLAN_IMAGE[@]}"; do check_arguments+=("--image=${PLAN_IMAGE[${name}]}"); done
+  for name in ${SRTGEN_SKIP_CHECKS:-}; do check_arguments+=("--skip=${name}"); done
+  while read -r host line; do
+    [[ -z "${host}" ]] || check_arguments+=("--node-cpus=${host}=${line}")
+  done < <(sinfo --noheader --Node --nodes="${SLURM_JOB_NODELIST}" --format='%N %c' 2>/dev/null)
+  [[ "${PLAN_RUNTIME}" == docker ]] || return 0
+  while read -r line; do
+    [[ -z "${line}" ]] || check_arguments+=("--running-job=${line}")
+  done < <(squeue --noheader --format=%A 2>/dev/null)
+}
+
+# The step itself, in the background: its report goes to the batch node's own disk.
+run_preflight() {
+  local report="$1"
+  local argv=(
+    srun --job-name=preflight --overlap "--nodes=${#node_hosts[@]}" "--ntasks=${#node_hosts[@]}" --ntasks-per-node=1
+    "--nodelist=${SLURM_JOB_NODELIST}" --kill-on-bad-exit=0 --wait=0 --mpi=none --chdir=/ --export=ALL
+  )
+  [[ -z "${PLAN_CPUS_PER_TASK:-${SLURM_CPUS_PER_TASK:-}}" ]] ||
+    argv+=("--cpus-per-task=${PLAN_CPUS_PER_TASK:-${SLURM_CPUS_PER_TASK}}")
+  "${argv[@]}" bash -c "$(<"${BUNDLE}/lib/node_check.sh")" node_check "${BUNDLE}" "${PLAN_ID}" \
+    "${check_arguments[@]}" </dev/null >"${report}" 2>&1
+}
+
+# Reads the report lines of FILE into the tables.
+read_report() {
+  local report="$1" host kind name status text
+  while IFS=$'\t' read -r host kind name status text; do
+    case "${kind}" in
+      check)
+        check_status["${host} ${name}"]="${status}"
+        check_text["${host} ${name}"]="${text}"
+        ;;
+      address) candidates["${host}"]+="${name} ${status} ${text}"$'\n' ;;
+      modified) [[ " ${result_modified[*]} " == *" ${name} "* ]] || result_modified+=("${name}") ;;
+      end) node_done["${host}"]=1 ;;
+      *) [[ -z "${host}" ]] || log "preflight: ${host}${kind:+ ${kind}}" ;; # srun's own words
+    esac
+  done <"${report}"
+}
+
+# Logs the table nodes x checks, then the texts that matter. Sets preflight_failure to the first failure.
+show_report() {
+  local host name line key names=("${CHECK_NAMES[@]}") item
+  for item in "${PLAN_PREFLIGHT_COMMANDS[@]}"; do names+=("${item%%$'\t'*}"); done
+  preflight_failure=''
+  line='node'
+  for name in "${names[@]}"; do line+=" ${name}"; done
+  log "preflight: ${line}"
+  for host in "${node_hosts[@]}"; do
+    line="${host}"
+    for name in "${names[@]}"; do line+=" ${check_status["${host} ${name}"]:--}"; done
+    log "preflight: ${line}"
+  done
+  for host in "${node_hosts[@]}"; do
+    for name in "${names[@]}"; do
+      key="${host} ${name}"
+      case "${check_status["${key}"]:-}" in
+        fail) note_failure "${name} on ${host}: ${check_text["${key}"]}" "${host}" ;;
+        note) log "preflight: ${name} on ${host}: ${check_text["${key}"]}" ;;
+      esac
+    done
+    [[ -n "${node_done["${host}"]:-}" ]] || note_failure "${host} did not finish its checks" "${host}"
+  done
+}
+
+# Logs a failure; the first one is the job's reason.
+note_failure() {
+  log "preflight: FAILED: $1"
+  [[ -n "${preflight_failure}" ]] || {
+    preflight_failure="$1"
+    preflight_node="$2"
+  }
+}
+
+# Chooses one address per node: a network that all nodes share if there is one, else each node's best.
+choose_addresses() {
+  local host network address line shared found index=0
+  node_addresses=()
+  while read -r _ _ shared; do
+    [[ -n "${shared}" ]] || continue
+    found=1
+    for host in "${node_hosts[@]}"; do
+      [[ "${candidates["${host}"]:-}" == *" ${shared}"$'\n'* ]] || found=0
+    done
+    ((found == 0)) || break
+    shared=''
+  done <<<"${candidates["${node_hosts[0]}"]:-}"
+  for host in "${node_hosts[@]}"; do
+    address=''
+    while read -r _ line network; do
+      [[ -n "${address}" || -z "${line}" || (-n "${shared}" && "${network}" != "${shared}") ]] || address="${line}"
+    done <<<"${candidates["${host}"]:-}"
+    [[ -n "${address}" ]] || fail 10 "nodes: no usable IPv4 address on ${host}${PLAN_INTERFACE:+ (interface ${PLAN_INTERFACE})}"
+    node_addresses+=("${address}")
+    export "NODE_${index}_ADDR=${address}"
+    json_string "${host}"
+    result_nodes+=("{\"index\":${index},\"host\":${REPLY},\"address\":\"${address}\"}")
+    log "node ${index}: ${host} ${address}"
+    index=$((index + 1))
+  done
+  export NO_PROXY="localhost,127.0.0.1,$(IFS=, && printf '%s' "${node_addresses[*]}")"
+  export no_proxy="${NO_PROXY}"
+}
+
+write_nodes_tsv() {
+  local index
+  {
+    printf 'index\thost\taddress\n'
+    for index in "${!node_hosts[@]}"; do
+      printf '%s\t%s\t%s\n' "${index}" "${node_hosts[${index}]}" "${node_addresses[${index}]}"
+    done
+  } 2>/dev/null >"${job_folder}/nodes.tsv" || warn "cannot write nodes.tsv"
+}
+
+# pyxis has no program of its own; srun must know its options.
+check_pyxis() {
+  [[ "${PLAN_RUNTIME}" == pyxis ]] || return 0
+  check_skipped tools || [[ "$(srun --help 2>&1)" == *--container-image* ]] ||
+    fail 10 'tools: srun knows no --container-image: pyxis is not installed on this cluster'
+}
+
+preflight() {
+  local report="${run_folder}/preflight" limit deadline=$((SECONDS + PREFLIGHT_LIMIT_S + PLAN_GPU_DRAIN_TIMEOUT_S))
+  [[ "${PLAN_RUNTIME}" != docker ]] || deadline=$((deadline + 1800))
+  check_required_environment
+  check_pyxis
+  collect_check_arguments
+  start_task preflight run_preflight "${report}"
+  while [[ -z "${task_code[preflight]:-}" ]]; do
+    pump 1
+    ((SECONDS < deadline)) || break
+  done
+  read_report "${report}"
+  cp -- "${report}" "${job_folder}/logs/preflight.log" 2>/dev/null || :
+  show_report
+  for limit in ${SRTGEN_SKIP_CHECKS:-}; do result_skipped+=("${limit}"); done
+  ((${#result_modified[@]} == 0)) || warn "edited since generation: ${result_modified[*]}"
+  [[ -z "${preflight_failure}" ]] || fail 10 "preflight: ${preflight_failure}" preflight "${preflight_node}"
+  choose_addresses
+  write_nodes_tsv
+}

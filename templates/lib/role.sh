@@ -1,0 +1,58 @@
+# shellcheck shell=bash
+# Inside the container (or on the host, without one): what every process of the job does before its own command.
+
+# Raises the limit of open files as far as the system allows.
+raise_limits() {
+  local hard
+  hard="$(ulimit -Hn)"
+  ulimit -Sn "${hard}" 2>/dev/null || :
+}
+
+# Prints to the log what people ask when a worker misbehaves, in one line.
+print_identity() {
+  local step="$1" python
+  python="$(python3 --version 2>&1)" || python="python3 of the image does not run for uid $(id -u): ${python}"
+  printf 'srtgen: %s on %s, uid %s, %s, open files %s, memlock %s, GPUs %s\n' \
+    "${step}" "${SLURMD_NODENAME:-$(uname -n)}" "$(id -u)" "${python}" \
+    "$(ulimit -Sn)" "$(ulimit -l)" "${HIP_VISIBLE_DEVICES:-all}"
+}
+
+# Prints "srtgen-version NAME VALUE" lines beside the starting server, which must not wait for it.
+# Forked twice, so that the server never sees a child that it did not make.
+print_versions() {
+  local lister="${SRTGEN_BUNDLE}/lib/versions.py"
+  [[ -r "${lister}" ]] || return 0
+  (timeout 30 python3 -B "${lister}" </dev/null 2>/dev/null &)
+}
+
+# Waits for the line "go"; an end of the input means that the job is over.
+wait_turn() {
+  local line=''
+  [[ "${SRTGEN_TURN:-0}" == 1 ]] || return 0
+  printf 'srtgen: waiting for the workers\n'
+  until [[ "${line}" == go ]]; do
+    IFS= read -r line || {
+      printf 'srtgen: the job ended before the turn of this step\n' >&2
+      exit 143
+    }
+  done
+}
+
+# The one call of a role script: own writable work folder, limits, identity, turn.
+enter_role() {
+  local step="$1" folder
+  folder="/tmp/srtgen-${SLURM_JOB_ID}/${step}"
+  export TMPDIR=/tmp
+  mkdir -p -- "${folder}" && cd -- "${folder}" || {
+    printf 'srtgen: cannot write in %s\n' "${folder}" >&2
+    exit 72
+  }
+  : >>"${SRTGEN_RESULTS}/logs/.${step}.write" && rm -f -- "${SRTGEN_RESULTS}/logs/.${step}.write" || {
+    printf 'srtgen: uid %s cannot write into the results folder from here\n' "$(id -u)" >&2
+    exit 72
+  }
+  raise_limits
+  print_identity "${step}"
+  print_versions
+  wait_turn
+}

@@ -1,0 +1,125 @@
+# shellcheck shell=bash
+# Slurm steps: start, names of what a step's environment may hold, end.
+
+declare -A step_role=()  # name -> prefill decode agg atomesh bench
+declare -A step_host=()
+declare -A step_code=()  # steps that have ended
+steps=()                 # names in the order of their start
+
+# Names of variables that a step in a container may see; values never stand on a command line.
+# Sets the list export_names.
+collect_export_names() {
+  local name names=(PATH HOME USER LANG TERM NO_PROXY no_proxy XDG_RUNTIME_DIR)
+  names+=("${!NODE_@}" "${!SRTGEN_@}" "${!SRT_@}" "${!SRTCTL_@}" "${!AIPERF_SERVER_@}")
+  names+=("${!ENROOT_@}" "${!DOCKER_@}" "${!CONTAINERS_@}" "${!APPTAINER_@}" "${PLAN_PASS_ENV[@]}" "${PLAN_REQUIRE_ENV[@]}")
+  read -r -d '' -a REPLY_WORDS <<<"${SRTGEN_PASS_ENV:-}" || :
+  names+=("${REPLY_WORDS[@]}")
+  export_names=()
+  local -A seen=()
+  for name in "${names[@]}"; do
+    [[ -z "${seen[${name}]:-}" && -n "${!name+set}" ]] || continue
+    seen["${name}"]=1
+    export_names+=("${name}")
+  done
+}
+
+# Sets step_argv to srun with all options of step NAME of ROLE on HOST, without a command.
+srun_argv() {
+  local name="$1" role="$2" host="$3" IFS=,
+  local -n role_options="PLAN_SRUN_OPTIONS_${role}"
+  step_argv=(
+    srun
+    "--job-name=${name}"
+    --overlap
+    --nodes=1
+    --ntasks=1
+    "--nodelist=${host}"
+    --kill-on-bad-exit=1
+    --wait=0 # a site's WaitTime must not end a step
+    --mpi=none
+    --chdir=/
+    "--output=${job_folder}/logs/${name}.log"
+    --open-mode=append
+  )
+  # No step inherits the job's setting in every version of Slurm.
+  [[ -z "${PLAN_CPUS_PER_TASK:-${SLURM_CPUS_PER_TASK:-}}" ]] ||
+    step_argv+=("--cpus-per-task=${PLAN_CPUS_PER_TASK:-${SLURM_CPUS_PER_TASK}}")
+  if [[ "${PLAN_RUNTIME}" == none || ("${role}" == bench && "${PLAN_BENCH}" == custom) ]]; then
+    step_argv+=(--export=ALL)
+  else
+    step_argv+=("--export=${export_names[*]}")
+  fi
+  step_argv+=("${PLAN_SRUN_OPTIONS[@]}" "${role_options[@]}")
+}
+
+# Runs in the background subshell of a step: environment, then srun.
+run_step() {
+  local name="$1" role="$2" turn="$3"
+  export SRTGEN_STEP="${name}" SRTGEN_TURN=0
+  unset ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES CUDA_VISIBLE_DEVICES GPU_DEVICE_ORDINAL USE_ATOMESH_ENTRYPOINTS
+  if [[ "${role}" == bench && "${PLAN_BENCH}" == custom ]]; then
+    unset LD_LIBRARY_PATH LD_PRELOAD PYTHONPATH PYTHONHOME VIRTUAL_ENV
+  fi
+  if [[ -n "${turn}" ]]; then
+    export SRTGEN_TURN=1
+    "${step_argv[@]}" <"${turn}" 2>>"${job_folder}/logs/${name}.log"
+  else
+    "${step_argv[@]}" </dev/null 2>>"${job_folder}/logs/${name}.log"
+  fi
+}
+
+# Starts step NAME of ROLE on node INDEX: SCRIPT of the bundle with ARGUMENT. TURN=1: it waits for give_turn.
+start_step() {
+  local name="$1" role="$2" node="$3" script="$4" argument="$5" turn="$6" pipe=''
+  if ((turn)); then
+    open_turn "${name}" "${run_folder}"
+    pipe="${run_folder}/turn_${name}"
+  fi
+  srun_argv "${name}" "${role}" "${node_hosts[${node}]}"
+  "${PLAN_RUNTIME}_step" "${name}" "${role}" "${script}" "${argument}"
+  steps+=("${name}")
+  step_role["${name}"]="${role}"
+  step_host["${name}"]="${node_hosts[${node}]}"
+  start_task "${name}" run_step "${name}" "${role}" "${pipe}"
+}
+
+# Sets REPLY to Slurm's step ids of the named steps that run, as "name id" lines.
+step_ids() {
+  REPLY="$(squeue --steps --noheader --jobs="${SLURM_JOB_ID}" --format='%j %i' 2>/dev/null)" || REPLY=''
+}
+
+# Sends SIGNAL (or ends at once: KILL by scancel itself) to the steps NAME...; fails when Slurm refuses.
+signal_steps() {
+  local signal="$1" line name failed=0 ids=()
+  shift
+  step_ids
+  while read -r name line; do
+    [[ " $* " != *" ${name} "* ]] || ids+=("${line}")
+  done <<<"${REPLY}"
+  ((${#ids[@]})) || return 1
+  if [[ "${signal}" == KILL ]]; then
+    scancel "${ids[@]}" 2>/dev/null || failed=1
+  else
+    scancel "--signal=${signal}" "${ids[@]}" 2>/dev/null || failed=1
+  fi
+  return "${failed}"
+}
+
+# True while step NAME has not ended.
+step_runs() {
+  [[ -n "${step_role[$1]:-}" && -z "${step_code[$1]:-}" ]]
+}
+
+# Sets REPLY to what exit code CODE says in words.
+describe_code() {
+  local code="$1"
+  REPLY="exit code ${code}"
+  ((code <= 128)) || REPLY+=" (signal $((code - 128)))"
+}
+
+# Sets REPLY to the last lines of step NAME's log as a JSON list.
+log_tail() {
+  local name="$1" lines=()
+  mapfile -t lines < <(tail -n 20 -- "${job_folder}/logs/${name}.log" 2>/dev/null | cut -c 1-500)
+  json_list "${lines[@]}"
+}

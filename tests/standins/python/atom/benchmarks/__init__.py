@@ -1,0 +1,1 @@
+"""Stand-in for a package of ROCm/ATOM (see tests/standins/README.md)."""
