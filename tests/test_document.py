@@ -377,6 +377,11 @@ def test_positions(path: tuple[str | int, ...], value: tuple[int, int], key: tup
     assert PLACES.key_mark(path) == Mark(*key)
 
 
+def test_an_alias_as_key_stands_where_it_is_used() -> None:
+    loaded = read("a: &k name\nb:\n  *k : 1\n")
+    assert loaded.data["b"] == {"name": 1} and loaded.key_mark(("b", "name")) == Mark(3, 3)
+
+
 def test_sources_and_styles() -> None:
     rate = ("roles", "prefill", "rate")
     assert PLACES.sources[rate] == "0.90" and rate in PLACES.plain
@@ -396,6 +401,10 @@ def test_problems_are_sorted_and_printed_on_one_line() -> None:
     error = RecipeError([late, early, late])
     assert error.problems == (early, late)
     assert str(error) == "f\\x1b:1:9: error: x: c\nf\\x1b:2:1: error: a\\nb\\u202e"
+
+
+def test_a_printed_path_has_a_bound() -> None:
+    assert len(refused(f"{'k' * 900}: 1\n{'k' * 900}: 2\n")[0]) < 300
 
 
 @pytest.mark.parametrize(
@@ -444,6 +453,11 @@ def test_limits_are_errors_soon(text: str, message: str, loader: type) -> None:
     messages = refused(text, loader)
     assert message in messages[0] and len(messages) <= 101
     assert time.process_time() - start < (3 if loader is not yaml.SafeLoader else 30)
+
+
+@pytest.mark.parametrize("text", [bomb(9, 20), bomb(1, 200), "a: {b: [[.nan]]}\n"])
+def test_one_cause_is_one_problem(text: str) -> None:
+    assert len(refused(text)) == 1
 
 
 def test_large_but_honest_file() -> None:

@@ -75,7 +75,7 @@ def test_original_and_aliases_stay() -> None:
 def test_positions_name_the_option() -> None:
     changed = apply(base(), [("set", "a.b={c: [1]}")])
     label = "--set a.b={c: [1]}"
-    assert changed.mark(("a",)) == Mark(1, 1, label)
+    assert changed.mark(("a",)) == changed.key_mark(("a",)) == changed.keys[("a",)] == Mark(1, 1, label)
     assert changed.mark(("a", "b", "c", 0)) == Mark(1, 10, label)
     assert changed.key_mark(("a", "b", "c")) == Mark(1, 6, label)
     assert changed.problem(("a", "b"), "m").text() == f"{label}:1:5: error: a.b: m"
@@ -131,6 +131,7 @@ REFUSED = {
     ),
     "glued_words": ("set", 'a"b"=1', '--set a"b"=1:1:1: error: column 2: expected a path like a.b[0]."c.d"'),
     "bad_escape": ("set", r'"\q"=1', '--set "\\q"=1:1:1: error: column 1: an unknown escape, or not UTF-8 text'),
+    "key_not_utf8": ("set", "\udcff=1", "--set \\udcff=1:1:1: error: column 1: an unknown escape, or not UTF-8 text"),
     "below_a_scalar": ("set", "name.x=1", "--set name.x=1:1:1: error: name: is a single value and has no key x"),
     "key_of_a_list": (
         "set",

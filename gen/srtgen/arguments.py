@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
-from typing import Any, Callable, Iterable
+from typing import Any, Callable, Iterable, NamedTuple
 
 from srtgen.document import Document
 from srtgen.errors import Path
@@ -21,8 +20,7 @@ ARGPARSE_NUMBER = re.compile(r"-\d+\Z|-\d*\.\d+\Z", re.ASCII)
 _JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?\Z")
 
 
-@dataclass(frozen=True)
-class Dialect:
+class Dialect(NamedTuple):
     """How a program reads its command line: `spell` makes the flag of a key; `joined` tells which values that start
     with "-" must be written `--flag=value`; `repeats` are the kinds of flags that a list repeats; `owner` names the
     program in messages; `judged` is false where srtgen has no table of its flags."""

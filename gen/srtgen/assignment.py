@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from srtgen.errors import Path, Problem, RecipeError, dotted
 
@@ -17,8 +16,7 @@ _SEGMENT = re.compile(
 _LABEL_LENGTH = 80
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """One assignment: where its problems are reported, and the path that it is about."""
 
     label: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from collections import Counter
-from dataclasses import dataclass
 
 from srtgen import arguments
 from srtgen.arguments import Dialect, Line
@@ -32,8 +33,7 @@ _CLIENT_DIALECT = Dialect(
 )
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     """One point of the sweep: `name` is the stem of its result file, `lines` its command."""
 
     name: str
@@ -63,6 +63,16 @@ def check(recipe: Recipe, report: Report) -> None:
     if bench.client == "atom" and "client_path" in bench.fields:
         report.error(document, ("benchmark", "client_path"), "never read by client atom; remove it", at_key=True)
     _check_lengths(recipe, report)
+
+
+def check_mount(recipe: Recipe, targets: list[str], report: Report) -> None:
+    """A note where nothing is mounted over the client's path: the image may hold it, preflight tells."""
+    bench = recipe.benchmark
+    if bench.type != "sa-bench" or bench.client != "inferencex":
+        return
+    if not any(bench.client_path.startswith(f"{target.rstrip('/')}/") for target in targets):
+        message = f"no mount holds {bench.client_path}; the image must, or preflight fails"
+        report.note(recipe.document, ("benchmark", "client"), message, code="client-mount")
 
 
 def _check_lengths(recipe: Recipe, report: Report) -> None:

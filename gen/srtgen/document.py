@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from srtgen.compose import compose
 from srtgen.errors import Path, Problem, RecipeError, dotted
@@ -14,8 +13,7 @@ from srtgen.source import MAX_BYTES, decode
 __all__ = ["MAX_BYTES", "MAX_DEPTH", "Document", "Mark", "load", "parse"]
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(NamedTuple):
     """Plain `data` (dict, list, str, int, float, bool, None) and, by path, where each part of it stands.
 
     `keys` holds the key that introduces a mapping's value, `sources` the text of scalars before it was given a type,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 Path = tuple[str | int, ...]
 
@@ -13,8 +14,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+\Z")
 _PATH_LENGTH = 200  # of a printed path: a key may be as long as a file
 
 
-@dataclass(frozen=True, order=True)
-class Problem:
+class Problem(NamedTuple):
     """One finding; line and column count from 1, `path` comes from `dotted`, `severity` is error, warning or note."""
 
     file: str

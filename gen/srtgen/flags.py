@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 LONGEST_GUESS = 80  # difflib compares letter by letter; nobody mistypes a flag into a longer text
 
 
-@dataclass(frozen=True)
-class Flag:
+class Flag(NamedTuple):
     """One flag with all its spellings; `choices`, `default` and `kind` are those of the newest version."""
 
     key: str
@@ -24,7 +22,7 @@ class Flag:
     spellings: Mapping[str, str | None]  # positive spelling -> first date, None where no dates are known
     declared: tuple[str, ...]  # spelled out in the source; the rest are aliases made by the parser
     default: Any
-    negatives: Mapping[str, str | None] = field(default_factory=dict)
+    negatives: Mapping[str, str | None] = {}
     choices: tuple[str, ...] | None = None
     const: Any = None
     format: str | None = None  # json-object or int-list: what the text has to hold
@@ -89,8 +87,7 @@ class Flag:
         return newest
 
 
-@dataclass(frozen=True)
-class FlagTable:
+class FlagTable(NamedTuple):
     """The flags of one command line, known from `first_date` (None: undated) to `last_date`."""
 
     name: str
@@ -99,7 +96,7 @@ class FlagTable:
     first_date: str | None
     last_date: str
     flags: tuple[Flag, ...]
-    by_spelling: Mapping[str, Flag] = field(repr=False)
+    by_spelling: Mapping[str, Flag]
 
     def find(self, spelling: str) -> Flag | None:
         """Return the flag with this exact spelling, negatives included, whatever its date."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Mapping, Sequence
+from typing import Mapping, NamedTuple, Sequence
 
 from srtgen import checks, document, overrides, plan, profile, recipe, render, schemas
 from srtgen.errors import Problem
@@ -15,8 +14,7 @@ from srtgen.report import Report
 LAYOUTS = (2,)
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """An input file: the name that messages show, the name the bundle records, and its bytes."""
 
     shown: str
@@ -24,8 +22,7 @@ class Source:
     content: bytes
 
 
-@dataclass(frozen=True)
-class Bundle:
+class Bundle(NamedTuple):
     plan: Plan
     files: Mapping[str, File]
     findings: tuple[Problem, ...]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
-from typing import Any, Mapping
+from typing import Any, Mapping, NamedTuple
 
 from srtgen import __version__
 from srtgen.arguments import Line
@@ -18,16 +17,14 @@ NAME = "manifest.json"
 JOB_SCRIPT = "run.sbatch"
 
 
-@dataclass(frozen=True)
-class Input:
+class Input(NamedTuple):
     """One input file: its base name and exact bytes."""
 
     file: str
     content: bytes
 
 
-@dataclass(frozen=True)
-class File:
+class File(NamedTuple):
     """One file of the bundle."""
 
     content: bytes
@@ -121,7 +118,7 @@ def resolved(plan: Plan) -> dict[str, Any]:
     bench = plan.recipe.benchmark
     data["resources"] = {**data.get("resources", {}), "gpus_per_node": plan.placement.gpus_per_node}
     data["roles"] = {r.name: {**data["roles"][r.name], "gpus": r.gpus} for r in plan.recipe.roles}
-    data["ports"] = dict(vars(plan.ports))
+    data["ports"] = plan.ports._asdict()
     if bench.type == "sa-bench":
         data["benchmark"] = {
             **data["benchmark"],

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
+
 
 from srtgen.document import Document
 from srtgen.engines import Engine
@@ -19,8 +20,7 @@ CONTAINER_MODEL = "/model"
 RESERVED = ("/srtgen", "/srtgen-results", "/logs")
 
 
-@dataclass(frozen=True)
-class Served:
+class Served(NamedTuple):
     """`argument` is the literal `--model`; `folder` the host folder of a local model, "" for a Hugging Face id;
     `name` is what readiness, benchmark and evaluation ask for."""
 
@@ -33,8 +33,7 @@ class Served:
         return "local" if self.folder else "hub"
 
 
-@dataclass(frozen=True)
-class Mount:
+class Mount(NamedTuple):
     source: str
     target: str
     read_only: bool
@@ -80,7 +79,7 @@ def name(engine: Engine, roles: tuple[Role, ...], served: Served, report: Report
         if names[role.name] != names[first.name]:
             message = f"{role.name} would serve {names[role.name]} and {first.name} {names[first.name]}; one name is needed"
             report.error(recipe.document, (*role.path, "args"), message, at_key=True)
-    return replace(served, name=names[first.name])
+    return served._replace(name=names[first.name])
 
 
 def mounts(recipe: Recipe, profile: Profile, served: Served | None, report: Report) -> tuple[Mount, ...]:

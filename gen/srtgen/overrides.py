@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from srtgen.assignment import Assignment, Change, label_of, split
@@ -45,8 +44,7 @@ class _Editor:
         self._plain = dict.fromkeys(document.plain, True)
 
     def document(self) -> Document:
-        return replace(
-            self._origin,
+        return self._origin._replace(
             data=self._data,
             values=self._values,
             keys=self._keys,
@@ -82,7 +80,7 @@ class _Editor:
             raise change.refuse(f"nested deeper than {MAX_DEPTH} levels", depth=1)
         marks = {path: _moved(mark, change, offset) for path, mark in value.values.items()}
         keys = {path: _moved(mark, change, offset) for path, mark in value.keys.items()}
-        return replace(value, values=marks, keys=keys)
+        return value._replace(values=marks, keys=keys)
 
     def _set(self, change: Change, value: Document) -> None:
         path, here = change.path, Mark(1, 1, change.label)
@@ -173,7 +171,7 @@ def _moved(mark: Mark, change: Change, offset: int) -> Mark:
 def _shifted(problem: Problem, change: Change, offset: int) -> Problem:
     column = problem.column + (offset if problem.line == 1 else 0)
     below = f"{'' if problem.path.startswith('[') else '.'}{problem.path}" if problem.path else ""
-    return replace(problem, column=column, path=dotted(change.path) + below)
+    return problem._replace(column=column, path=dotted(change.path) + below)
 
 
 def _copy(value: Any) -> Any:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from collections import Counter
-from dataclasses import dataclass
 
 from srtgen.recipe import Recipe, Role
 from srtgen.report import Report
 
 
-@dataclass(frozen=True)
-class Slot:
+class Slot(NamedTuple):
     """One worker's place: node (0-based, allocation order), its GPUs there, and how many workers stand before it."""
 
     role: str
@@ -20,8 +20,7 @@ class Slot:
     position: int
 
 
-@dataclass(frozen=True)
-class Placement:
+class Placement(NamedTuple):
     nodes: int
     gpus_per_node: int
     slots: tuple[Slot, ...]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Mapping
+from dataclasses import dataclass
+from typing import Mapping, NamedTuple
 
 from srtgen import bench, checks, environment, model, ports, slurm
 from srtgen.adapters import ENGINES, ROUTERS, RUNTIMES
@@ -20,7 +20,7 @@ from srtgen.report import Report
 from srtgen.routers import Backend, Router
 from srtgen.runtimes import Runtime
 from srtgen.slurm import Directive
-from srtgen.words import Var, word
+from srtgen.words import Var, Word, word
 
 BENCH_ROLE = "bench"
 HEALTH_DEFAULTS = {"max_attempts": 720, "interval_seconds": 5}
@@ -32,16 +32,8 @@ FATAL_MARKERS = (
     "Segmentation fault",
 )
 GPU_DRAIN_TIMEOUT_S = 300
-_CACHES = {
-    # ATOM 2026-08-22: its own CI gives each worker these; a shared cache mixes images, and two servers a node race.
-    "HOME": "home",
-    "XDG_CACHE_HOME": "cache",
-    "TRITON_CACHE_DIR": "cache/triton",
-    "AITER_JIT_DIR": "cache/aiter-jit",
-    "AITER_CACHE_DIR": "cache/aiter",
-    "TORCHINDUCTOR_CACHE_DIR": "cache/inductor",
-    "FLYDSL_RUNTIME_CACHE_DIR": "cache/flydsl",
-}
+# Folders of its own for each process: a shared home or cache mixes images, and two processes of a node race in it.
+_OWN_FOLDERS = {"HOME": "home", "XDG_CACHE_HOME": "cache"}
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 
 
@@ -122,6 +114,8 @@ def make(recipe: Recipe, profile: Profile, report: Report) -> Plan:
     bench.check(recipe, report)
     served = model.resolve(recipe, profile, report)
     mounts = model.mounts(recipe, profile, served, report)
+    if RUNTIMES[profile.runtime].contained:
+        bench.check_mount(recipe, [mount.target for mount in mounts], report)
     engine, router = ENGINES.get(recipe.engine.type), ROUTERS.get(recipe.frontend.type)
     gpus_per_node = recipe.gpus_per_node or profile.gpus_per_node
     if gpus_per_node is None:
@@ -134,8 +128,7 @@ def make(recipe: Recipe, profile: Profile, report: Report) -> Plan:
     return _Maker(recipe, profile, report, engine, router, placement, served, mounts).plan()
 
 
-@dataclass(frozen=True)
-class _Maker:
+class _Maker(NamedTuple):
     """The parts that later decisions share."""
 
     recipe: Recipe
@@ -152,7 +145,7 @@ class _Maker:
         self.engine.check(recipe, report)
         self.router.check(recipe, report)
         table = self.router.ports(recipe, report)
-        roles = tuple(replace(r, gpus=self._gpus(r)) for r in recipe.roles)
+        roles = tuple(r._replace(gpus=self._gpus(r)) for r in recipe.roles)
         groups = tuple(self._group(role, table) for role in roles)
         served = model.name(self.engine, roles, self.served, report, recipe)
         router, backends_env = self._router(table, groups), self._client_env()
@@ -164,7 +157,7 @@ class _Maker:
         self._check_masks(groups)
         report.stop_on_errors()
         return Plan(
-            recipe=replace(recipe, roles=roles),
+            recipe=recipe._replace(roles=roles),
             profile=profile,
             runtime=RUNTIMES[profile.runtime],
             placement=self.placement,
@@ -242,7 +235,7 @@ class _Maker:
             gpus=slot.gpus,
             ports=_named(own),
             image=model.image(role.container, self.profile),
-            env=(*_caches(step, env), *env),
+            env=(*_own_folders(step, env, self.engine.caches), *env),
             lines=command.lines,
             ranks=ranks,
         )
@@ -266,7 +259,7 @@ class _Maker:
             gpus=(),
             ports={"http": table.router, "metrics": table.router_metrics},
             image=model.image(recipe.frontend.container, self.profile),
-            env=(*_caches(step, env), *env),
+            env=(*_own_folders(step, env, {}), *env),
             lines=self.router.argv(recipe, table, backends, self.report),
         )
 
@@ -287,7 +280,7 @@ class _Maker:
         if bench_.node == "last_decode":
             node = max((s.node for s in self.placement.slots if s.role == "decode"), default=0)
         image = model.image(bench_.container, self.profile)
-        return Process(BENCH_ROLE, BENCH_ROLE, 0, node, (), {}, image, (*_caches(BENCH_ROLE, env), *env), ())
+        return Process(BENCH_ROLE, BENCH_ROLE, 0, node, (), {}, image, (*_own_folders(BENCH_ROLE, env, {}), *env), ())
 
     def _listeners(self, groups: tuple[RoleGroup, ...], table: Ports, router: Process) -> list[Listener]:
         slots = {(s.role, s.index): s for s in self.placement.slots}
@@ -332,11 +325,16 @@ def address(node: int) -> Var:
     return Var(f"NODE_{node}_ADDR")
 
 
-def _caches(step: str, env: Environment) -> Environment:
-    """Own cache folders of a process, for the names that the recipe leaves alone."""
+def work_folder(step: str) -> Word:
+    """The writable folder that a process starts in."""
+    return word("/tmp/srtgen-", Var("SLURM_JOB_ID"), f"/{step}/")
+
+
+def _own_folders(step: str, env: Environment, folders: Mapping[str, str]) -> Environment:
+    """Home and caches of a process below its work folder, for the names that the recipe leaves alone."""
     given = {name for name, _ in env}
-    home = word("/tmp/srtgen-", Var("SLURM_JOB_ID"), f"/{step}/")
-    return tuple((name, word(*home, folder)) for name, folder in _CACHES.items() if name not in given)
+    every = {**_OWN_FOLDERS, **folders}
+    return tuple((name, word(*work_folder(step), folder)) for name, folder in every.items() if name not in given)
 
 
 def _named(own: WorkerPorts) -> dict[str, int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
+
 
 from srtgen.placement import Placement, Slot
 from srtgen.recipe import Ports, Recipe
@@ -13,8 +14,7 @@ HTTP_STRIDE = 32
 DP_BASE_STRIDE = 8
 
 
-@dataclass(frozen=True)
-class WorkerPorts:
+class WorkerPorts(NamedTuple):
     """Ports of one worker. `handshake` is the first of as many as it has GPUs; None where it has no such socket."""
 
     http: int
@@ -23,8 +23,7 @@ class WorkerPorts:
     dp_base: int | None
 
 
-@dataclass(frozen=True)
-class Listener:
+class Listener(NamedTuple):
     """A range of ports that one process may bind on one node."""
 
     node: int

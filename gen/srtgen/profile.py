@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Mapping
+from typing import Any, Mapping, NamedTuple
 
 from srtgen.document import Document
 from srtgen.recipe import options
 
 
-@dataclass(frozen=True)
-class Profile:
+class Profile(NamedTuple):
     """A site. The defaults are those of a job that is generated without a profile."""
 
     document: Document | None = None
@@ -29,13 +27,13 @@ class Profile:
     runtime: str = "pyxis"
     runtime_options: tuple[str, ...] = ()
     runtime_root: bool = False
-    containers: Mapping[str, str] = field(default_factory=dict)
-    model_paths: Mapping[str, str] = field(default_factory=dict)
+    containers: Mapping[str, str] = {}
+    model_paths: Mapping[str, str] = {}
     mounts: tuple[tuple[str, str], ...] = ()
     preamble: str = ""
     pass_environment: tuple[str, ...] = ()
     preflight_commands: tuple[tuple[str, str], ...] = ()
-    health_check: Mapping[str, Any] = field(default_factory=dict)
+    health_check: Mapping[str, Any] = {}
     gpu_drain_timeout_s: int | None = None
     gid_index: int | None = None
     output_dir: str = ""

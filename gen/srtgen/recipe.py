@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Mapping
+from typing import Any, Mapping, NamedTuple
 
 from srtgen.document import Document
 from srtgen.errors import Path, dotted
@@ -12,8 +11,7 @@ ROLE_NAMES = ("prefill", "decode", "agg")
 COLOCATE = "colocate"
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """One entry of a free-form mapping (args, env): its value and where it is written."""
 
     key: str
@@ -31,16 +29,14 @@ class Setting:
         return f"{dotted(self.path)} (line {self.document.key_mark(self.path).line})"
 
 
-@dataclass(frozen=True)
-class Model:
+class Model(NamedTuple):
     path: str
     container: str
     precision: str
     offline: bool
 
 
-@dataclass(frozen=True)
-class EngineSettings:
+class EngineSettings(NamedTuple):
     type: str
     connector: str
     mooncake_protocol: str | None
@@ -48,8 +44,7 @@ class EngineSettings:
     version: str | None
 
 
-@dataclass(frozen=True)
-class Role:
+class Role(NamedTuple):
     """One role. `nodes` is None where it shares prefill's; `gpus` is None where the recipe leaves it to division."""
 
     name: str
@@ -63,8 +58,7 @@ class Role:
     path: Path
 
 
-@dataclass(frozen=True)
-class Frontend:
+class Frontend(NamedTuple):
     type: str
     args: tuple[Setting, ...]
     env: tuple[Setting, ...]
@@ -72,8 +66,7 @@ class Frontend:
     node: str
 
 
-@dataclass(frozen=True)
-class Ports:
+class Ports(NamedTuple):
     """First ports of the port table (bundle defaults)."""
 
     router: int = 8000
@@ -84,8 +77,7 @@ class Ports:
     dp_base: int = 29700
 
 
-@dataclass(frozen=True)
-class Benchmark:
+class Benchmark(NamedTuple):
     """What is measured. Times in seconds, lengths in tokens; `fields` are the keys that the recipe gives."""
 
     type: str
@@ -113,8 +105,7 @@ class Benchmark:
     fields: frozenset[str]
 
 
-@dataclass(frozen=True)
-class Recipe:
+class Recipe(NamedTuple):
     document: Document
     name: str
     model: Model

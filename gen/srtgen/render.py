@@ -12,7 +12,7 @@ from srtgen import manifest, resources, words
 from srtgen.errors import Problem
 from srtgen.manifest import File, Input
 from srtgen.plan import Plan
-from srtgen.views import bench_view, job_view, readme_view, role_view, router_view
+from srtgen.views import bench_view, job_view, readme_view, role_view
 
 _EXECUTABLE = frozenset({"run.sbatch", "submit.sh", "wait.sh", "bench.sh"})
 _GITIGNORE = b"/results/\n/offline/\n/slurm-*.out\n"
@@ -44,7 +44,7 @@ def _environment() -> Environment:
     environment.globals.clear()
     environment.tests.clear()
     environment.filters.clear()
-    environment.filters.update(shquote=words.shquote, shargv=words.shargv, plain=words.plain, md=words.md)
+    environment.filters.update({f.__name__: f for f in (words.plain, words.shargv, words.sharrays, words.shenv)})
     return environment
 
 
@@ -63,8 +63,8 @@ def files(
     """Every file of the bundle by its path, manifest included. Pure: the same input gives the same bytes."""
     bundle: dict[str, File] = dict(_verbatim())
     for group in plan.groups:
-        bundle[f"roles/{group.name}.sh"] = File(_render("roles/worker.sh.j2", role_view(plan, group)), True)
-    bundle[f"roles/{plan.router.role}.sh"] = File(_render("roles/router.sh.j2", router_view(plan)), True)
+        bundle[f"roles/{group.name}.sh"] = File(_render("roles/role.sh.j2", role_view(group.processes, False)), True)
+    bundle[f"roles/{plan.router.role}.sh"] = File(_render("roles/role.sh.j2", role_view((plan.router,), True)), True)
     bundle["bench.sh"] = File(_render("bench.sh.j2", bench_view(plan)), True)
     if plan.recipe.benchmark.command is not None:
         bundle[_CUSTOM_COMMAND] = File(_text_file(plan.recipe.benchmark.command))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import re
-from dataclasses import dataclass
 
 from srtgen.document import Document
 from srtgen.profile import Profile
@@ -40,8 +41,7 @@ MANAGED_OPTIONS = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Directive:
+class Directive(NamedTuple):
     """One `#SBATCH` line. `value` is None for a bare one; `origin` says where it comes from."""
 
     name: str

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any, Iterable
 
-from srtgen import environment, slurm, words
+from srtgen import environment, resources, slurm, words
 from srtgen.errors import Problem
 from srtgen.model import HUB
-from srtgen.plan import Plan, Process, RoleGroup
-from srtgen.words import Word, bind, params, word
+from srtgen.bench import Point
+from srtgen.plan import Plan, Process, work_folder
+from srtgen.words import Shell, Word, bind, params, word
 
 _WORKER_COLUMNS = ("step", "role", "index", "node", "http", "handshake", "ranks", "gpus")
 _PARAM_ORDER = ("host_ip", "server_port", "handshake_port", "dp_master_port", "dp_base_port", "gpus")
@@ -25,66 +26,45 @@ def _varying(processes: tuple[Process, ...]) -> tuple[str, ...]:
     return tuple(name for name in _PARAM_ORDER if len(seen.get(name, ())) > 1)
 
 
-def _cases(processes: tuple[Process, ...], varying: tuple[str, ...]) -> list[dict[str, Any]]:
-    cases = []
+def _cases(processes: tuple[Process, ...], varying: tuple[str, ...]) -> Shell:
+    """The arms of the case statement: what differs, by index."""
+    arms = []
     for process in processes:
         own: dict[str, Any] = {}
         for value in (*(w for line in process.lines for w in line), *(v for _, v in process.env)):
             own.update(params(value))
-        pairs = [words.Shell(f"{name}={words.shquote(word(own[name]))}") for name in varying]
-        cases.append({"index": process.index, "assignments": words.Shell(" ".join(pairs))})
-    return cases
+        pairs = "".join(f"{name}={words.shquote(word(own[name]))} " for name in varying)
+        arms.append(f"  {process.index}) {pairs};;")
+    return Shell("\n".join(arms))
 
 
-def _step_words(process: Process, role: str, several: bool, value: Word) -> Word:
-    """A worker's own step name inside a value becomes `${step}` where the script serves several workers."""
-    if not several:
+def _exports(process: Process, varying: frozenset[str]) -> list[tuple[str, Word]]:
+    """The environment, with the process's work folder as `${work}`."""
+    *head, start = work_folder(process.step)
+
+    def shown(value: Word) -> Word:
+        if list(value[: len(head)]) == head and str(value[-1]).startswith(str(start)):
+            return word(words.Var("work"), str(value[-1])[len(str(start)) - 1 :])
         return value
-    head = f"/{role}_{process.index}/"
-    parts: list[Any] = []
-    for part in value:
-        if isinstance(part, str) and part.startswith(head):
-            parts += [f"/{role}_", words.Var("index"), "/" + part[len(head) :]]
-        else:
-            parts.append(part)
-    return word(*parts)
+
+    return [(name, bind(shown(value), varying)) for name, value in process.env]
 
 
-def _exports(process: Process, role: str, several: bool, varying: frozenset[str]) -> list[dict[str, Any]]:
-    return [
-        {"name": words.Shell(name), "value": bind(_step_words(process, role, several, value), varying)}
-        for name, value in process.env
-    ]
-
-
-def _bound(process: Process, varying: frozenset[str]) -> list[list[Word]]:
-    return [[bind(w, varying) for w in line] for line in process.lines]
-
-
-def role_view(plan: Plan, group: RoleGroup) -> dict[str, Any]:
-    """roles/<role>.sh: the first worker's argv and environment, and what differs between workers."""
-    varying = _varying(group.processes)
-    first, several = group.processes[0], len(group.processes) > 1
+def role_view(processes: tuple[Process, ...], router: bool) -> dict[str, Any]:
+    """roles/<role>.sh: the first process's argv and environment, and what differs between the others."""
+    varying = _varying(processes)
+    first, last = processes[0], len(processes) - 1
+    role = words.plain(first.role)
+    summary = "Starts the router inside its container." if router else f"Starts one {role} worker inside its container."
     return {
-        "role": group.name,
-        "count": len(group.processes),
+        "role": role,
+        "summary": Shell(summary),
+        "range": Shell(f"0 to {last}" if last else "0"),
         "image": first.image,
-        "cleared": words.Shell(" ".join(environment.CLEARED)),
-        "cases": _cases(group.processes, varying),
-        "exports": _exports(first, group.name, several, frozenset(varying)),
-        "argv": _bound(first, frozenset(varying)),
-    }
-
-
-def router_view(plan: Plan) -> dict[str, Any]:
-    """roles/<router>.sh."""
-    router = plan.router
-    return {
-        "role": router.role,
-        "image": router.image,
-        "cleared": words.Shell(" ".join(environment.CLEARED)),
-        "exports": _exports(router, router.role, False, frozenset()),
-        "argv": _bound(router, frozenset()),
+        "cleared": Shell(" ".join(environment.CLEARED)),
+        "cases": _cases(processes, varying),
+        "exports": _exports(first, frozenset(varying)),
+        "argv": [[bind(w, frozenset(varying)) for w in line] for line in first.lines],
     }
 
 
@@ -165,16 +145,18 @@ def job_view(plan: Plan, manifest_id: str) -> dict[str, Any]:
         "PLAN_FATAL_PATTERNS": _listed(plan.health.patterns),
         "PLAN_IDENTITY": _listed(f"{k}={v}" for k, v in recipe.identity),
         "PLAN_PREFLIGHT_COMMANDS": _listed(f"{k}\t{v}" for k, v in profile.preflight_commands),
-        "PLAN_LISTEN": _table([(str(x.node), str(x.first), str(x.last), x.owner) for x in plan.listeners]),
     }
+    listeners = _table([(str(x.node), str(x.first), str(x.last), x.owner) for x in plan.listeners])
     return {
-        "name": recipe.name,
+        "name": words.plain(recipe.name),
         "directives": [{"origin": d.origin, "text": d.text} for d in plan.directives],
-        "constants": [{"name": words.Shell(k), "value": v} for k, v in constants.items()],
-        "worker_columns": "".join(str(p) for p in header),
+        "constants": constants.items(),
+        "worker_columns": words.text(header),
         "workers": [[row] for row in table],
-        "images": [{"role": words.Shell(k), "image": v} for k, v in images.items()],
-        "arrays": [{"name": words.Shell(k), "lines": [[w] for w in v]} for k, v in arrays.items()],
+        "images": Shell("\n".join(f"  [{words.plain(k)}]={words.shquote(v)}" for k, v in images.items())),
+        "arrays": arrays.items(),
+        "listeners": [[row] for row in listeners],
+        "find_bundle": Shell(resources.text("templates", "_find_bundle.sh")),
     }
 
 
@@ -207,30 +189,39 @@ def bench_view(plan: Plan) -> dict[str, Any]:
         "BENCH_ROUTER_METRICS_PORT": plan.ports.router_metrics,
         "BENCH_META": json.dumps(_meta(plan), ensure_ascii=False, separators=(",", ":")),
     }
-    command = [word("bash"), word("-l"), word(words.Var("here"), "/bench_command.sh")]
     return {
-        "name": plan.recipe.name,
-        "type": bench.type,
-        "sweep": sweep,
-        "custom": bench.type == "custom",
-        "manual": bench.type == "manual",
-        "constants": [{"name": words.Shell(k), "value": v} for k, v in constants.items()],
-        "exports": _exports(plan.client, plan.client.role, False, frozenset()),
-        "required": [[word(name)] for name in bench.require_env],
-        "count": len(plan.points),
-        "points": [
-            {
-                "number": n,
-                "name": words.Shell(p.name),
-                "concurrency": p.concurrency,
-                "prompts": p.prompts,
-                "warmups": p.warmups,
-                "argv": [list(line) for line in p.lines],
-            }
-            for n, p in enumerate(plan.points, 1)
-        ],
-        "command": [[w] for w in (_listed(bench.argv) or command)],
+        "name": words.plain(plan.recipe.name),
+        "constants": constants.items(),
+        "exports": _exports(plan.client, frozenset()),
+        **_bench_calls(plan),
     }
+
+
+def _bench_calls(plan: Plan) -> dict[str, Any]:
+    """What bench.sh calls: one array a point of a sweep, one for a custom command, none for manual."""
+    bench = plan.recipe.benchmark
+    required = " ".join(words.quote(name) for name in bench.require_env)
+    before = Shell(f"bench_require {required}" if required else "")
+    if bench.type == "manual":
+        return {"before": before, "begin": Shell(""), "points": [], "finish": Shell("bench_manual")}
+    run = Shell('bench_custom "${argv[@]}"')
+    script = [word("bash"), word("-l"), word(words.Var("here"), "/bench_command.sh")]
+    command = {"title": Shell("The command."), "argv": [[w] for w in (_listed(bench.argv) or script)], "call": run}
+    return {
+        "before": before,
+        "begin": Shell("bench_begin" if plan.points else ""),
+        "points": [_point(n, len(plan.points), p) for n, p in enumerate(plan.points, 1)] or [command],
+        "finish": Shell("bench_finish"),
+    }
+
+
+def _point(number: int, count: int, point: Point) -> dict[str, Any]:
+    title = (
+        f"Point {number} of {count}: concurrency {point.concurrency}, "
+        f"{point.prompts} prompts behind {point.warmups} warm-up requests."
+    )
+    call = f'bench_point {words.quote(point.name)} {point.concurrency} {point.prompts} "${{argv[@]}}"'
+    return {"title": words.plain(title), "argv": point.lines, "call": Shell(call)}
 
 
 def _meta(plan: Plan) -> dict[str, Any]:
@@ -268,39 +259,43 @@ def _speculation(plan: Plan) -> str:
 
 def readme_view(plan: Plan, findings: tuple[Problem, ...]) -> dict[str, Any]:
     """README.md of the bundle: which process runs where, with which command and ports, and what is measured."""
-    bench = plan.recipe.benchmark
-    limit = slurm.time_limit(plan.recipe, plan.profile)
+    source = (HUB if plan.served.kind == "hub" else "") + (plan.served.folder or plan.served.argument)
+    client = ("bench", plan.client.node, "none", "none", words.code("bench.sh"), words.code(plan.client.image))
+    facts = [
+        ("model", words.code(source)),
+        ("nodes", f"{plan.placement.nodes}, with {plan.placement.gpus_per_node} GPUs each"),
+        ("time limit", slurm.time_limit(plan.recipe, plan.profile) or "the partition's default"),
+        ("workers may load for", f"{plan.health.attempts * plan.health.interval_s} s"),
+        ("container runtime", plan.runtime.name),
+        ("KV transfer", plan.transport or "none"),
+        ("endpoint in the job", f"port {plan.ports.router} of node {plan.router.node}"),
+    ]
+    rows = [*(_process_row(p) for p in (*plan.workers, plan.router)), client]
+    said = [f"- {f.severity}: {words.md(f'{f.path}: {f.message}')}" for f in findings]
     return {
-        "name": plan.recipe.name,
-        "model": (HUB if plan.served.kind == "hub" else "") + (plan.served.folder or plan.served.argument),
-        "served": plan.served.name,
-        "nodes": plan.placement.nodes,
-        "gpus_per_node": plan.placement.gpus_per_node,
-        "limit": limit or "the partition's default",
-        "deadline": plan.health.attempts * plan.health.interval_s,
-        "runtime": plan.runtime.name,
-        "processes": [_process_row(p) for p in (*plan.workers, plan.router)],
-        "client": {"node": plan.client.node, "image": plan.client.image},
-        "router_port": plan.ports.router,
-        "transport": plan.transport or "none",
-        "sweep": bench.type == "sa-bench",
-        "type": bench.type,
-        "isl": bench.isl,
-        "osl": bench.osl,
-        "ratio": bench.range_ratio,
-        "points": [{"concurrency": p.concurrency, "prompts": p.prompts, "warmups": p.warmups} for p in plan.points],
-        "findings": [{"severity": f.severity, "text": f"{f.path}: {f.message}"} for f in findings],
+        "name": words.md(plan.recipe.name),
+        "served": words.code(plan.served.name),
+        "facts": words.table(("", ""), facts),
+        "processes": words.table(("step", "node", "GPUs", "ports", "script", "image"), rows),
+        "measured": _measured(plan),
+        "findings": Shell("\n".join(said) or "None."),
     }
 
 
-def _process_row(process: Process) -> dict[str, Any]:
+def _measured(plan: Plan) -> Shell:
+    bench = plan.recipe.benchmark
+    if not plan.points:
+        return Shell(f"Benchmark type {words.md(bench.type)}: see {words.code('bench.sh')}.")
+    text = (
+        f"Random prompts, lengths drawn evenly from [{bench.range_ratio} x length, length]: "
+        f"input {bench.isl} tokens, output {bench.osl} tokens."
+    )
+    rows = [(p.concurrency, p.prompts, p.warmups) for p in plan.points]
+    return Shell(f"{words.md(text)}\n\n{words.table(('concurrency', 'prompts', 'warm-up requests'), rows)}")
+
+
+def _process_row(process: Process) -> tuple[object, ...]:
     ports = ", ".join(f"{name} {port}" for name, port in process.ports.items())
     gpus = ",".join(map(str, process.gpus)) or "none"
-    return {
-        "step": process.step,
-        "node": process.node,
-        "gpus": gpus,
-        "ports": ports,
-        "image": process.image,
-        "script": f"roles/{process.role}.sh {process.index}",
-    }
+    script = words.code(f"roles/{process.role}.sh {process.index}")
+    return process.step, process.node, gpus, ports, script, words.code(process.image)

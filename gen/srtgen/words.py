@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Iterable, Union
 
 PLAIN = re.compile(r"[A-Za-z0-9._:/,=@%+|&!*()\[\]~# -]*\Z")
-_BARE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+\Z")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_BARE = re.compile(r"[A-Za-z0-9_@%+=:./-]+\Z")
 
 
 class Shell(str):
@@ -105,6 +106,26 @@ def shargv(lines: Iterable[Iterable[Word]]) -> Shell:
     return Shell("\n".join("  " + " ".join(shquote(w) for w in line) for line in lines))
 
 
+def shenv(pairs: Iterable[tuple[str, object]], command: str = "export") -> Shell:
+    """One assignment a line: `export NAME=value`."""
+    return Shell("\n".join(f"{command} {_name(name)}={shquote(value)}" for name, value in pairs))
+
+
+def sharrays(arrays: Iterable[tuple[str, list[Word]]], command: str) -> Shell:
+    """One array after the other, one word a line."""
+    return Shell("\n".join(_array(f"{command} {_name(name)}", values) for name, values in arrays))
+
+
+def _array(head: str, values: list[Word]) -> str:
+    return f"{head}=(\n{shargv([value] for value in values)}\n)" if values else f"{head}=()"
+
+
+def _name(name: str) -> str:
+    if not _NAME.match(name):
+        raise ValueError(f"not the name of a variable: {name!r}")
+    return name
+
+
 def plain(value: object) -> Shell:
     """Text for a comment or an `#SBATCH` line, where quotes do not protect: refused unless it is harmless there."""
     shown = str(value)
@@ -113,10 +134,27 @@ def plain(value: object) -> Shell:
     return Shell(shown)
 
 
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>()#+!|~$-])")
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~$])")
 
 
 def md(value: object) -> Shell:
     """Text for the bundle's Markdown, with everything that Markdown or HTML would act on escaped; one line."""
     one_line = " ".join(str(value).split())
-    return Shell(_MARKDOWN.sub(r"\\\1", one_line).replace("&", "&amp;"))
+    return Shell(_MARKDOWN.sub(r"\\\1", one_line.replace("&", "&amp;")))
+
+
+def code(value: object) -> Shell:
+    """The same as a code span, where the text can be one."""
+    one_line = " ".join(str(value).split())
+    return Shell(f"`{one_line}`") if one_line and not set(one_line) & set("`|") else md(value)
+
+
+def table(header: Iterable[str], rows: Iterable[Iterable[object]]) -> Shell:
+    """A Markdown table; cells are text, or `Shell` made by `md` and `code`."""
+    heads = list(header)
+    lines = [heads, ["---"] * len(heads), *([_cell(cell) for cell in row] for row in rows)]
+    return Shell("\n".join("| " + " | ".join(line) + " |" for line in lines))
+
+
+def _cell(value: object) -> str:
+    return value if isinstance(value, Shell) else md(value)

@@ -27,7 +27,7 @@ export_locations() {
   else
     export SRTGEN_BUNDLE=/srtgen SRTGEN_RESULTS=/srtgen-results
   fi
-  export SRTGEN_RESULTS_HOST="${job_folder}"
+  export SRTGEN_RESULTS_HOST="${job_folder}" SRTGEN_STEP='' SRTGEN_TURN=0 # a step sets its own
 }
 
 # True if the plan has container option OPTION, with or without a value.

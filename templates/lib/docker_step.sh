@@ -64,7 +64,7 @@ main() {
     wait "${child}" || code=$?
     if [[ -n "${stopping}" ]]; then
       stopping=''
-      docker stop --time "${STOP_S}" -- "${name}" >/dev/null 2>&1 || :
+      docker stop -t "${STOP_S}" -- "${name}" >/dev/null 2>&1 || :
       kill -TERM "${child}" 2>/dev/null || :
     fi
   done

@@ -1,7 +1,7 @@
 """What the steps' logs prove: versions against the recipe's `identity`, the KV transport against the recipe.
 
-    evidence.py versions  --expect NAME=VERSION … LOG …
-    evidence.py transport --expect rdma|tcp [--explicit] STEP=LOG …
+    evidence.py versions  --expect NAME=VERSION … --log FILE …
+    evidence.py transport --expect rdma|tcp [--explicit] --log STEP=FILE …
 
 Prints a line "ok|mismatch", a tab, a sentence (mismatch only), then one line of JSON for result.json.
 """
@@ -127,13 +127,13 @@ def main(argv: "List[str]") -> int:
     parser.add_argument("what", choices=["versions", "transport"])
     parser.add_argument("--expect", action="append", default=[])
     parser.add_argument("--explicit", action="store_true")
-    parser.add_argument("logs", nargs="*")
+    parser.add_argument("--log", action="append", default=[])
     arguments = parser.parse_args(argv)
     if arguments.what == "versions":
         expected = dict(item.partition("=")[::2] for item in arguments.expect)
-        wrong, report = check_versions(expected, [read_head(path) for path in arguments.logs])
+        wrong, report = check_versions(expected, [read_head(path) for path in arguments.log])
     else:
-        logs = {name: read_head(path) for name, _, path in (item.partition("=") for item in arguments.logs)}
+        logs = {name: read_head(path) for name, _, path in (item.partition("=") for item in arguments.log)}
         wrong, report = check_transport(arguments.expect[0], arguments.explicit, logs)
     print("{}\t{}".format("mismatch" if wrong else "ok", wrong))
     print(json.dumps(report, separators=(",", ":")))

@@ -4,7 +4,6 @@
 readonly PROGRESS_S=30 # at least one line of progress in this time
 
 declare -A worker_ready=()
-declare -A worker_reason=() # why it is not ready yet
 worker_addresses=()         # NAME=HOST:PORT
 
 # Sets worker_addresses from the plan.
@@ -22,7 +21,7 @@ log_progress() {
   local item name missing=()
   for item in "${worker_addresses[@]}"; do
     name="${item%%=*}"
-    [[ -n "${worker_ready[${name}]:-}" ]] || missing+=("${name} (${worker_reason[${name}]:-not asked yet})")
+    [[ -n "${worker_ready[${name}]:-}" ]] || missing+=("${name} (${pending_reason[${name}]:-not asked yet})")
   done
   local IFS=,
   log "loading: $((SECONDS - load_start)) s, ready ${#worker_ready[@]}/${#worker_addresses[@]}${missing[*]:+, waiting for ${missing[*]}}"
@@ -35,7 +34,7 @@ fail_late() {
     name="${item%%=*}"
     [[ -z "${worker_ready[${name}]:-}" ]] || continue
     first="${first:-${name}}"
-    names+="${names:+, }${name} on ${step_host[${name}]} (${worker_reason[${name}]:-no answer}, log ${job_folder}/logs/${name}.log)"
+    names+="${names:+, }${name} on ${step_host[${name}]} (${pending_reason[${name}]:-no answer}, log ${job_folder}/logs/${name}.log)"
   done
   fail 12 "not ready after ${PLAN_HEALTH_DEADLINE_S} s: ${names}" "${first}"
 }

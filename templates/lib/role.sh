@@ -38,19 +38,29 @@ wait_turn() {
   done
 }
 
+# Makes the folders below FOLDER that the environment names (HOME, caches): not every program does.
+make_own_folders() {
+  local folder="$1" name
+  while IFS= read -r name; do
+    [[ "${!name}" != "${folder}/"* ]] || mkdir -p -- "${!name}"
+  done < <(compgen -e)
+}
+
 # The one call of a role script: own writable work folder, limits, identity, turn.
 enter_role() {
-  local step="$1" folder
+  local step="$1" folder probe
   folder="/tmp/srtgen-${SLURM_JOB_ID}/${step}"
-  export TMPDIR=/tmp
-  mkdir -p -- "${folder}" && cd -- "${folder}" || {
-    printf 'srtgen: cannot write in %s\n' "${folder}" >&2
+  probe="${SRTGEN_RESULTS}/logs/.${step}.write"
+  [[ -d "${TMPDIR:-}" && -w "${TMPDIR:-}" && "${#TMPDIR}" -lt 40 ]] || export TMPDIR=/tmp # sockets lie below it
+  if ! mkdir -p -- "${folder}" || ! cd -- "${folder}"; then
+    printf 'srtgen: uid %s cannot write in /tmp of %s\n' "$(id -u)" "${SLURMD_NODENAME:-here}" >&2
     exit 72
-  }
-  : >>"${SRTGEN_RESULTS}/logs/.${step}.write" && rm -f -- "${SRTGEN_RESULTS}/logs/.${step}.write" || {
-    printf 'srtgen: uid %s cannot write into the results folder from here\n' "$(id -u)" >&2
+  fi
+  if ! { : >"${probe}" && rm -f -- "${probe}"; }; then
+    printf 'srtgen: uid %s cannot write into the results folder %s from here\n' "$(id -u)" "${SRTGEN_RESULTS}" >&2
     exit 72
-  }
+  fi
+  make_own_folders "${folder}"
   raise_limits
   print_identity "${step}"
   print_versions

@@ -4,9 +4,6 @@
 readonly ROUTER_DEADLINE_S=300 # AToMesh binds its port once all are registered; it probes with pauses of up to 5 s
 readonly ROUTER_SETTLE_S=20    # a router that answers has registered all it will
 
-declare -A helper_failure=() # what a helper said when it failed
-declare -A helper_reason=()  # what it is waiting for
-
 router_url() {
   REPLY="http://${node_addresses[${PLAN_ROUTER_NODE}]}:${PLAN_ROUTER_PORT}"
 }
@@ -17,7 +14,7 @@ await_helper() {
   while [[ -z "${task_code[${name}]:-}" ]]; do
     pump 1
     if ((SECONDS >= next)); then
-      log "${name}: still waiting: ${helper_reason[${name}]:-no word yet}"
+      log "${name}: still waiting: ${pending_reason[${name}]:-no word yet}"
       next=$((SECONDS + PROGRESS_S))
     fi
   done
@@ -56,10 +53,17 @@ run_evidence() {
   [[ "${output}" != mismatch* ]]
 }
 
+# Prints the worker that SENTENCE blames: the one in brackets, else the first word; nothing if that is no step.
+named_worker() {
+  local sentence="$1" name="${1%% *}"
+  [[ ! "${sentence}" =~ \(([a-z]+_[0-9]+)\) ]] || name="${BASH_REMATCH[1]}"
+  [[ -z "${step_role[${name}]:-}" ]] || printf '%s\n' "${name}"
+}
+
 check_identity() {
   local item argv=(versions)
   for item in "${PLAN_IDENTITY[@]}"; do argv+=("--expect=${item}"); done
-  for item in "${steps[@]}"; do argv+=("${job_folder}/logs/${item}.log"); done
+  for item in "${steps[@]}"; do argv+=("--log=${job_folder}/logs/${item}.log"); done
   run_evidence "${argv[@]}" || {
     result_versions="${evidence_json}"
     fail 15 "identity: ${REPLY}"
@@ -73,11 +77,11 @@ check_transport() {
   ((PLAN_TRANSPORT_EXPLICIT == 0)) || argv+=(--explicit)
   for line in "${PLAN_WORKERS[@]}"; do
     step="${line%% *}"
-    argv+=("${step}=${job_folder}/logs/${step}.log")
+    argv+=("--log=${step}=${job_folder}/logs/${step}.log")
   done
   run_evidence "${argv[@]}" || {
     result_transport="${evidence_json}"
-    fail 14 "transport: ${REPLY}"
+    fail 14 "transport: ${REPLY}" "$(named_worker "${REPLY}")"
   }
   result_transport="${evidence_json}"
   [[ "${evidence_json}" != *'"unverified"'* ]] || warn "transport: not every worker's log says what it installed (unverified)"
@@ -95,5 +99,5 @@ run_canary() {
   ((PLAN_ROUTER_RANKS == 0)) || argv+=(--ranks-listed)
   start_helper canary python3 -E -s -B "${BUNDLE}/lib/canary.py" --url "${REPLY}" "--model=${PLAN_SERVED_MODEL}" \
     --deadline "${SRTGEN_CANARY_DEADLINE_S:-300}" "${argv[@]}"
-  await_helper canary || fail 14 "canary: ${REPLY}"
+  await_helper canary || fail 14 "canary: ${REPLY}" "$(named_worker "${REPLY}")"
 }

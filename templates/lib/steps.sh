@@ -9,11 +9,11 @@ steps=()                 # names in the order of their start
 # Names of variables that a step in a container may see; values never stand on a command line.
 # Sets the list export_names.
 collect_export_names() {
-  local name names=(PATH HOME USER LANG TERM NO_PROXY no_proxy XDG_RUNTIME_DIR)
+  local name more=() names=(PATH HOME USER LANG TERM NO_PROXY no_proxy XDG_RUNTIME_DIR)
   names+=("${!NODE_@}" "${!SRTGEN_@}" "${!SRT_@}" "${!SRTCTL_@}" "${!AIPERF_SERVER_@}")
   names+=("${!ENROOT_@}" "${!DOCKER_@}" "${!CONTAINERS_@}" "${!APPTAINER_@}" "${PLAN_PASS_ENV[@]}" "${PLAN_REQUIRE_ENV[@]}")
-  read -r -d '' -a REPLY_WORDS <<<"${SRTGEN_PASS_ENV:-}" || :
-  names+=("${REPLY_WORDS[@]}")
+  read -r -d '' -a more <<<"${SRTGEN_PASS_ENV:-}" || :
+  names+=("${more[@]}")
   export_names=()
   local -A seen=()
   for name in "${names[@]}"; do
@@ -25,8 +25,11 @@ collect_export_names() {
 
 # Sets step_argv to srun with all options of step NAME of ROLE on HOST, without a command.
 srun_argv() {
-  local name="$1" role="$2" host="$3" IFS=,
-  local -n role_options="PLAN_SRUN_OPTIONS_${role}"
+  local name="$1" role="$2" host="$3" role_options=() IFS=,
+  if declare -p "PLAN_SRUN_OPTIONS_${role}" >/dev/null 2>&1; then
+    local -n planned="PLAN_SRUN_OPTIONS_${role}"
+    role_options=("${planned[@]}")
+  fi
   step_argv=(
     srun
     "--job-name=${name}"

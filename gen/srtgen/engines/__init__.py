@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Mapping, Protocol
+from typing import Mapping, NamedTuple, Protocol
 
 from srtgen.arguments import Line
 from srtgen.placement import Slot
@@ -13,8 +12,7 @@ from srtgen.report import Report
 from srtgen.words import Var, Word
 
 
-@dataclass(frozen=True)
-class Site:
+class Site(NamedTuple):
     """One worker's surroundings: what an engine needs to write its command."""
 
     role: Role
@@ -28,8 +26,7 @@ class Site:
     gid_index: int | None
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """A process of a worker: its argv, one flag a line, and the variables that srtgen sets for it."""
 
     lines: tuple[Line, ...]
@@ -43,6 +40,7 @@ class Engine(Protocol):
     connectors: tuple[str, ...]
     reserved_env: frozenset[str]
     services: tuple[str, ...]
+    caches: Mapping[str, str]
 
     def check(self, recipe: Recipe, report: Report) -> None:
         """Problems of the engine's settings and of the roles' args."""

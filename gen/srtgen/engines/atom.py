@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Mapping
+from typing import Any, Mapping, NamedTuple
 
 from srtgen import arguments, flags, resources
 from srtgen.arguments import Dialect, Line
@@ -31,8 +30,7 @@ def table() -> flags.FlagTable:
     return flags.load(resources.text("schema", "engines/atom.json"))
 
 
-@dataclass(frozen=True)
-class Sizes:
+class Sizes(NamedTuple):
     """Parallel sizes of one worker. GPUs = tp * dp * pp * pcp; dcp divides tp (ATOM 2026-08-22)."""
 
     dp: int
@@ -67,6 +65,14 @@ class Atom:
     name = "atom"
     connectors = ("mooncake",)
     services: tuple[str, ...] = ()
+    # ATOM 2026-08-22: its own CI gives each worker these; stale compile caches have to be deleted by hand otherwise.
+    caches = {
+        "TRITON_CACHE_DIR": "cache/triton",
+        "AITER_JIT_DIR": "cache/aiter-jit",
+        "AITER_CACHE_DIR": "cache/aiter",
+        "TORCHINDUCTOR_CACHE_DIR": "cache/inductor",
+        "FLYDSL_RUNTIME_CACHE_DIR": "cache/flydsl",
+    }
     # ATOM_DP_SIZE, _RANK, _RANK_LOCAL are overwritten by the server itself (ATOM 2026-08-22).
     reserved_env = frozenset(
         {

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from srtgen.arguments import Line
 from srtgen.recipe import Ports, Recipe
@@ -11,8 +10,7 @@ from srtgen.report import Report
 from srtgen.words import Word
 
 
-@dataclass(frozen=True)
-class Backend:
+class Backend(NamedTuple):
     """One worker as a router sees it: its role and its URL."""
 
     role: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 
 from srtgen import arguments, flags, resources
@@ -56,7 +55,7 @@ class AtoMesh:
         given = recipe.document.data.get("ports", {}).get("router_metrics")
         if given is not None and given != int(source):
             report.error(recipe.document, setting.path, f"contradicts ports.router_metrics, which is {given}")
-        return replace(recipe.ports, router_metrics=int(source))
+        return recipe.ports._replace(router_metrics=int(source))
 
     def argv(self, recipe: Recipe, ports: Ports, backends: tuple[Backend, ...], report: Report) -> tuple[Line, ...]:
         """AToMesh 2026-08-22: no bootstrap port behind a URL, no trailing slash, --worker-urls takes all that follow."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import re
-from dataclasses import dataclass
 
 _TABLE_BREAKERS = re.compile(r"[\s,]")
 
 
-@dataclass(frozen=True)
-class Runtime:
+class Runtime(NamedTuple):
     """`contained`: processes see container paths. `unmountable`: what a mounted path may not hold, and why."""
 
     name: str

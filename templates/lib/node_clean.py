@@ -1,0 +1,90 @@
+"""Ends and removes what is left of a job on this node: node_clean.py JOB RUNTIME. Prints what it found."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from typing import Dict, List
+
+GRACE_S = 1.0
+
+
+def environment(pid: int) -> "Dict[str, str]":
+    """A process's start environment, {} if it is not this user's or gone."""
+    try:
+        with open("/proc/{}/environ".format(pid), "rb") as stream:
+            words = stream.read().decode("utf-8", "replace").split("\0")
+    except OSError:
+        return {}
+    return dict(word.partition("=")[::2] for word in words if "=" in word)
+
+
+def name_of(pid: int) -> str:
+    """The process's short name, '' if it is gone."""
+    try:
+        with open("/proc/{}/comm".format(pid), encoding="utf-8", errors="replace") as stream:
+            return stream.read().strip()
+    except OSError:
+        return ""
+
+
+def leftovers(job: str) -> "List[int]":
+    """Processes of this job's steps; srun on the batch node carries the same environment and is not one."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        names = environment(int(entry))
+        if names.get("SLURM_JOB_ID") == job and names.get("SRTGEN_STEP") and names.get("SLURM_STEP_ID"):
+            if name_of(int(entry)) not in ("srun", "slurmstepd", ""):
+                found.append(int(entry))
+    return found
+
+
+def send(pids: "List[int]", number: int) -> None:
+    """Signals all that are still there."""
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except OSError:
+            pass
+
+
+def end_processes(job: str) -> None:
+    """TERM, a moment, KILL."""
+    pids = leftovers(job)
+    if not pids:
+        return
+    print("ending", ", ".join("{} ({})".format(pid, name_of(pid)) for pid in pids), "on", os.uname().nodename, flush=True)
+    send(pids, signal.SIGTERM)
+    end = time.monotonic() + GRACE_S
+    while leftovers(job) and time.monotonic() < end:
+        time.sleep(0.05)
+    send(leftovers(job), signal.SIGKILL)
+
+
+def remove_containers(job: str) -> None:
+    """Those of this job only."""
+    done = subprocess.run(["docker", "ps", "--all", "--quiet", "--filter", "label=srtgen.job=" + job],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=10)
+    names = done.stdout.decode().split()
+    if names:
+        print("removing containers", " ".join(names), flush=True)
+        subprocess.run(["docker", "rm", "--force"] + names, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL, timeout=10)
+
+
+def main(job: str, runtime: str) -> None:
+    """Processes, containers, the work folder."""
+    if runtime == "docker":
+        remove_containers(job)
+    end_processes(job)
+    shutil.rmtree("/tmp/srtgen-" + job, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

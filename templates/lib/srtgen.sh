@@ -1,0 +1,153 @@
+# shellcheck shell=bash
+# The story of a job, from its start to its verdict. Sourced by run.sbatch, which holds the plan's data.
+
+for library in log result events steps container watch preflight health_wait router client teardown; do
+  # shellcheck source=/dev/null  # each is checked by itself
+  source "${BUNDLE}/lib/${library}.sh"
+done
+unset -v library
+
+job_folder=''
+run_folder=''
+attempt=1
+
+# What the submit shell may bring along and steps must not see.
+clean_environment() {
+  unset SLURM_EXPORT_ENV # else every srun loses its environment, PATH included
+  unset SLURM_CPU_BIND "${!SLURM_CPU_BIND_@}" "${!SLURM_MEM_BIND@}" SLURM_DISTRIBUTION SLURM_HINT
+  unset "${!SLURM_SPANK__SLURM_SPANK_OPTION_pyxis_@}"
+  unset ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES CUDA_VISIBLE_DEVICES GPU_DEVICE_ORDINAL USE_ATOMESH_ENTRYPOINTS
+}
+
+# SBATCH_* beat the directives in run.sbatch; too late to stop, not too late to say.
+warn_about_overrides() {
+  local name
+  for name in "${!SBATCH_@}"; do
+    warn "${name}=${!name} was set at submission and overrides run.sbatch's directives"
+    unset "${name}"
+  done
+}
+
+# Makes the folder of this attempt; results of an earlier one are never touched.
+open_results() {
+  local root="${SRTGEN_RESULTS_DIR:-${PLAN_OUTPUT_DIR:-${BUNDLE}/results}}" restart="${SLURM_RESTART_COUNT:-0}"
+  [[ "${root}" == /* ]] || root="${SLURM_SUBMIT_DIR:-${BUNDLE}}/${root}"
+  mkdir -p -- "${root}" || refuse "cannot make the results folder ${root}"
+  job_folder="${root}/${SLURM_JOB_ID}"
+  ((restart == 0)) || job_folder+=".r${restart}"
+  attempt=$((restart + 1))
+  until mkdir -- "${job_folder}" 2>/dev/null; do
+    [[ -d "${job_folder}" ]] || refuse "cannot make ${job_folder}"
+    job_folder="${root}/${SLURM_JOB_ID}.r${attempt}"
+    attempt=$((attempt + 1))
+  done
+  mkdir -- "${job_folder}/logs" "${job_folder}/bench" "${job_folder}/eval"
+  cp -- "${BUNDLE}/manifest.json" "${job_folder}/manifest.json"
+  log_file="${job_folder}/job.log"
+  result_file="${job_folder}/result.json"
+  write_result
+}
+
+# The profile's shell text, in this shell, so that modules and exports reach every step.
+run_preamble() {
+  local code=0
+  [[ -n "${PLAN_PREAMBLE}" ]] || return 0
+  printf '%s\n' "${PLAN_PREAMBLE}" >"${run_folder}/preamble"
+  trap - ERR
+  set +eu
+  # shellcheck source=/dev/null  # text of the cluster profile
+  source "${run_folder}/preamble" || code=$?
+  set -eu
+  trap 'note_error "${LINENO}" "${BASH_SOURCE[0]}" "${BASH_COMMAND}"' ERR
+  ((code == 0)) || fail 10 "the profile's preamble ended with exit code ${code}"
+}
+
+# An error that no function expected.
+note_error() {
+  local code=$? line="$1" file="$2" command="$3"
+  ((BASHPID == $$)) || return 0
+  record_failure 70 "internal error: ${file##*/} line ${line}: ${command} (exit code ${code})" '' ''
+}
+
+# Starts all steps at once: the router and the client wait inside their containers for their turn.
+start_steps() {
+  local line step role index node
+  export_locations
+  collect_mounts
+  export_client_environment
+  collect_export_names
+  for line in "${PLAN_WORKERS[@]}"; do
+    read -r step role index node _ <<<"${line}"
+    start_step "${step}" "${role}" "${node}" "roles/${role}.sh" "${index}" 0
+    [[ -z "${stop_signal}" ]] || stop_requested
+  done
+  log "started ${#steps[@]} workers"
+  start_step "${PLAN_ROUTER_STEP}" atomesh "${PLAN_ROUTER_NODE}" roles/atomesh.sh 0 1
+  [[ "${PLAN_BENCH}" == none ]] || start_step bench bench "${PLAN_BENCH_NODE}" bench.sh 0 1
+}
+
+# Runs on every way out; the first failure stays the reason.
+on_exit() {
+  local code=$?
+  ((BASHPID == $$)) || return 0
+  trap - EXIT ERR
+  trap : TERM INT USR1 HUP # a second signal changes nothing
+  set +eE
+  ((code == 0)) || record_failure 70 "internal error: exit code ${code} in phase ${result_phase}" '' ''
+  begin_phase teardown
+  teardown
+  begin_phase 'done'
+  if [[ "${result_code}" == null ]]; then
+    result_code=0
+    result_verdict=passed
+    result_reason="${result_reason:-passed}"
+  fi
+  seconds_of "${phase_start_cs}"
+  result_phases+=("{\"name\":\"done\",\"start_s\":${REPLY},\"seconds\":0.00}")
+  write_result
+  seconds_of "${phase_start_cs}"
+  log "verdict: ${result_verdict} (${result_code}) after ${REPLY} s: ${result_reason}"
+  log "results: ${job_folder}"
+  rm -rf -- "${run_folder:?}"
+  exit "${result_code}"
+}
+
+main() {
+  clock_begin
+  clean_environment
+  trap_signals
+  open_results
+  run_folder="$(mktemp -d "/tmp/srtgen-run-${SLURM_JOB_ID}.XXXXXX")"
+  trap on_exit EXIT
+  trap 'note_error "${LINENO}" "${BASH_SOURCE[0]}" "${BASH_COMMAND}"' ERR
+  [[ -z "${SRTGEN_DEBUG:-}" ]] || {
+    PS4='+ ${BASH_SOURCE[0]##*/}:${LINENO}:${FUNCNAME[0]:-}: '
+    set -x
+  }
+  log "job ${SLURM_JOB_ID}, attempt ${attempt}: ${PLAN_NAME}, bundle ${BUNDLE}"
+  events_open "${run_folder}"
+  warn_about_overrides
+  run_preamble
+  read_nodes
+
+  begin_phase preflight
+  preflight
+
+  begin_phase load
+  start_steps
+  wait_for_workers
+  watch_workers
+
+  begin_phase router
+  start_router
+  check_identity
+  check_transport
+
+  begin_phase canary
+  run_canary
+
+  [[ "${PLAN_BENCH}" != none ]] || return 0
+  begin_phase bench
+  bench_start=${SECONDS}
+  run_client
+}

@@ -1,0 +1,139 @@
+# shellcheck shell=bash
+# The one way out: client, router, workers; then nothing of this job is left on any node.
+
+readonly GRACE_S="${SRTGEN_GRACE_S:-20}" # from TERM to KILL
+readonly KILL_S=10                       # from KILL to giving up on a step
+
+declare -A step_signalled=()
+
+# Sets REPLY to the names among the arguments whose steps have not ended.
+running_steps() {
+  local name found=()
+  for name in "$@"; do
+    if step_runs "${name}"; then found+=("${name}"); fi
+  done
+  REPLY="${found[*]}"
+}
+
+# True if Slurm is ending the job: then steps cannot be signalled, and have KillWait seconds.
+job_is_ending() {
+  read_job_state
+  [[ -n "${job_state}" && "${job_state}" != RUNNING ]]
+}
+
+# Sets REPLY to Slurm's KillWait in seconds, 30 if it does not say.
+kill_wait() {
+  local line
+  REPLY=30
+  while IFS= read -r line; do
+    [[ ! "${line}" =~ ^KillWait[[:space:]]*=\ ([0-9]+) ]] || REPLY="${BASH_REMATCH[1]}"
+  done < <(scontrol show config 2>/dev/null)
+}
+
+# Waits until the named steps have ended, at most LIMIT seconds.
+wait_steps() {
+  local limit="$1" end=$((SECONDS + $1))
+  shift
+  while running_steps "$@" && [[ -n "${REPLY}" ]]; do
+    ((SECONDS < end)) || return 1
+    drain 0.2
+  done
+}
+
+# Sends TERM to those of the named steps that did not get it yet: a step may be created only now.
+terminate_steps() {
+  local line name id names=" $* " ids=()
+  step_ids
+  while read -r name id; do
+    [[ -n "${id}" && "${names}" == *" ${name} "* && -z "${step_signalled[${name}]:-}" ]] || continue
+    ids+=("${id}")
+    step_signalled["${name}"]=1
+  done <<<"${REPLY}"
+  ((${#ids[@]} == 0)) || scancel --signal=TERM "${ids[@]}" 2>/dev/null
+}
+
+# Ends what the named steps' srun processes are: the last resort, and the only way for a step that never was created.
+kill_srun() {
+  local signal="$1" name pid children
+  shift
+  for name in "$@"; do
+    pid="${task_pid[${name}]:-}"
+    [[ -n "${pid}" ]] || continue
+    read -r children 2>/dev/null <"/proc/${pid}/task/${pid}/children" || children=''
+    # shellcheck disable=SC2086  # a list of pids
+    kill "-${signal}" ${children} 2>/dev/null
+  done
+}
+
+# Stops the named steps: TERM to their tasks (an srun that is killed kills them at once), grace, KILL, then srun.
+stop_steps() {
+  local end=$((SECONDS + GRACE_S)) left
+  running_steps "$@"
+  [[ -n "${REPLY}" ]] || return 0
+  log "stopping ${REPLY}"
+  while running_steps "$@" && [[ -n "${REPLY}" ]] && ((SECONDS < end)); do
+    read -r -a left <<<"${REPLY}"
+    terminate_steps "${left[@]}"
+    drain 0.2
+    drain 0.2
+  done
+  running_steps "$@"
+  [[ -n "${REPLY}" ]] || return 0
+  read -r -a left <<<"${REPLY}"
+  log "still there after ${GRACE_S} s, killing: ${left[*]}"
+  signal_steps KILL "${left[@]}"
+  wait_steps "${KILL_S}" "${left[@]}" && return 0
+  kill_srun TERM "${left[@]}"
+  wait_steps 3 "${left[@]}" && return 0
+  kill_srun KILL "${left[@]}"
+  wait_steps 3 "${left[@]}" || warn "would not end: ${REPLY}"
+}
+
+# One cleaning step per group of nodes; its findings go to the log.
+clean_nodes() {
+  local host report="${run_folder}/clean" hosts=() tasks=() end=$((SECONDS + 15)) line
+  ((${#steps[@]})) || return 0
+  if [[ "${result_code}" == null ]]; then
+    hosts=("$(IFS=, && printf '%s' "${node_hosts[*]}")")
+  else
+    hosts=("${node_hosts[@]}") # one by one: a dead node must not keep the others dirty
+  fi
+  for host in "${hosts[@]}"; do
+    tasks+=("clean_${host}")
+    start_task "clean_${host}" clean_hosts "${host}" "${report}"
+  done
+  for line in "${tasks[@]}"; do
+    while [[ -z "${task_code[${line}]:-}" ]] && ((SECONDS < end)); do drain 0.2; done
+    [[ "${task_code[${line}]:-1}" == 0 ]] || warn "could not clean ${line#clean_}"
+  done
+  while IFS= read -r line; do log "clean: ${line}"; done < <(grep -v '^srun: ' -- "${report}" 2>/dev/null)
+}
+
+# The cleaning step on HOSTS (comma separated).
+clean_hosts() {
+  local hosts="$1" report="$2" names
+  IFS=, read -r -a names <<<"${hosts}"
+  timeout -k 2 12 srun --job-name=teardown --overlap "--nodes=${#names[@]}" "--ntasks=${#names[@]}" --ntasks-per-node=1 \
+    "--nodelist=${hosts}" --wait=0 --mpi=none --chdir=/ --export=ALL \
+    python3 -E -s -B "${BUNDLE}/lib/node_clean.py" "${SLURM_JOB_ID}" "${PLAN_RUNTIME}" </dev/null >>"${report}" 2>&1
+}
+
+# Called once, from the EXIT trap: errors must not stop it.
+teardown() {
+  local name workers=()
+  for name in health watch router canary; do end_task "${name}"; done
+  for name in "${steps[@]}"; do
+    [[ "${step_role[${name}]}" == bench || "${step_role[${name}]}" == atomesh ]] || workers+=("${name}")
+  done
+  if job_is_ending; then
+    kill_wait
+    log "Slurm is ending the job: waiting for its steps"
+    wait_steps $((REPLY > 2 ? REPLY - 1 : 1)) "${steps[@]}" || log "not ended by themselves: ${REPLY}"
+    return 0
+  fi
+  stop_steps bench
+  stop_steps "${PLAN_ROUTER_STEP}"
+  stop_steps "${workers[@]}"
+  running_steps preflight
+  clean_nodes
+}

@@ -1,0 +1,178 @@
+# shellcheck shell=bash
+# What an event means for the job. Any way out is `fail`, which records the reason and exits; the EXIT trap tears down.
+
+declare -A task_code=()      # helpers that have ended
+declare -A pending_reason=() # what a worker or helper is waiting for
+declare -A helper_failure=() # what a helper said when it failed
+
+# Waits up to TIMEOUT seconds for one event and acts on it.
+pump() {
+  local timeout="$1"
+  next_event "${timeout}"
+  [[ -z "${stop_signal}" ]] || stop_requested
+  case "${event_kind}" in
+    '') find_lost_tasks ;;
+    end) note_end "${event_name}" "${event_text}" ;;
+    ready)
+      worker_ready["${event_name}"]=1
+      log "${event_name} is ready on ${step_host[${event_name}]}"
+      ;;
+    waiting) pending_reason["${event_name}"]="${event_text}" ;;
+    progress) log "${event_name}: ${event_text}" ;;
+    failed) helper_failure["${event_name}"]="${event_text}" ;;
+    fatal) fail 11 "${event_name} on ${step_host[${event_name}]} logged: ${event_text}" "${event_name}" ;;
+    lost)
+      confirm_running
+      fail_component "${event_name}" "does not answer any more: ${event_text}"
+      ;;
+  esac
+}
+
+# The same without acting: for the time when the job is ending anyway.
+drain() {
+  local timeout="$1"
+  next_event "${timeout}"
+  case "${event_kind}" in
+    '') find_lost_tasks ;;
+    end)
+      if [[ -n "${step_role[${event_name}]:-}" ]]; then
+        step_code["${event_name}"]="${event_text}"
+      else
+        task_code["${event_name}"]="${event_text}"
+      fi
+      ;;
+  esac
+}
+
+# A background process ended. A server must not end at all, not even with 0; the client only in its phase.
+note_end() {
+  local name="$1" code="$2"
+  if [[ -z "${step_role[${name}]:-}" ]]; then
+    ((code <= 128)) || confirm_running
+    task_code["${name}"]="${code}"
+    return 0
+  fi
+  step_code["${name}"]="${code}"
+  [[ "${step_role[${name}]}" != bench || "${result_phase}" != bench ]] || {
+    ((code <= 128)) || confirm_running
+    return 0
+  }
+  confirm_running
+  if [[ "${step_role[${name}]}" == bench ]]; then
+    fail_early_client "${code}"
+  fi
+  describe_code "${code}"
+  fail_component "${name}" "ended with ${REPLY} in phase ${result_phase}"
+}
+
+# The client gave up before its turn: its own checks failed, or its container did not start.
+fail_early_client() {
+  local code="$1"
+  read_verdict
+  local reason="${REPLY}"
+  describe_code "${code}"
+  reason="${reason:-ended with ${REPLY} before its turn}"
+  client_code "${code}"
+  [[ "${REPLY}" != 0 ]] || REPLY=20
+  fail "${REPLY}" "benchmark client on ${step_host[bench]}: ${reason}" bench
+}
+
+# Ends the job because component NAME is gone.
+fail_component() {
+  local name="$1" what="$2" code=11
+  [[ "${step_role[${name}]}" != atomesh ]] || code=13
+  find_dead_node "${name}"
+  [[ -z "${REPLY}" ]] || fail 11 "node ${REPLY} died (${name} ran there)" "${name}"
+  fail "${code}" "${name} on ${step_host[${name}]} ${what}" "${name}"
+}
+
+# Sets REPLY to the node that Slurm says has died under step NAME (or any step), '' if none.
+find_dead_node() {
+  local name="${1:-*}" line
+  REPLY=''
+  while IFS= read -r line; do
+    [[ ! "${line}" =~ [Nn]ode\ failure\ on\ ([^ ,]+) ]] || REPLY="${BASH_REMATCH[1]}"
+  done < <(grep -h -i 'node failure on' -- "${job_folder}/logs/"${name}.log 2>/dev/null)
+}
+
+# Sets job_state and job_reason to Slurm's view of this job.
+read_job_state() {
+  local line
+  job_state='' job_reason=''
+  while IFS= read -r line; do
+    [[ ! "${line}" =~ JobState=([A-Z_]+)\ Reason=([A-Za-z_]+) ]] || {
+      job_state="${BASH_REMATCH[1]}"
+      job_reason="${BASH_REMATCH[2]}"
+    }
+  done < <(scontrol show job "${SLURM_JOB_ID}" 2>/dev/null)
+}
+
+# Something ended unexpectedly. If Slurm is ending the whole job that is the reason, and its signal may come a moment later.
+confirm_running() {
+  local tick
+  for tick in 1 2; do
+    [[ -z "${stop_signal}" ]] || stop_requested
+    drain 0.15
+  done
+  [[ -z "${stop_signal}" ]] || stop_requested
+  read_job_state
+  [[ "${job_state}" == RUNNING || -z "${job_state}" ]] || {
+    stop_signal=TERM
+    stop_requested
+  }
+}
+
+# Ends the job as Slurm or the operator asked.
+stop_requested() {
+  local signal="${stop_signal}"
+  stop_signal=''
+  read_job_state
+  if [[ "${PLAN_BENCH}" == manual && "${result_phase}" == bench && "${job_reason}" != NodeDown ]]; then
+    log 'stopped on request'
+    exit 0
+  elif [[ "${job_reason}" == NodeDown || "${job_state}" == NODE_FAIL ]]; then
+    find_dead_node
+    fail 11 "node ${REPLY:-of this job} died (Slurm: ${job_state} ${job_reason})"
+  elif [[ "${signal}" == USR1 ]]; then
+    fail 124 "the time limit is near, in phase ${result_phase}"
+  elif [[ "${job_reason}" == TimeLimit || "${job_state}" == TIMEOUT ]]; then
+    fail 124 "the time limit is reached, in phase ${result_phase}"
+  fi
+  fail 143 "cancelled in phase ${result_phase}"
+}
+
+# Records the reason that the job fails for, the first one only, and exits with CODE.
+fail() {
+  local code="$1" reason="$2" step="${3:-}" node="${4:-}"
+  record_failure "${code}" "${reason}" "${step}" "${node}"
+  exit "${code}"
+}
+
+record_failure() {
+  local code="$1" reason="$2" step="$3" node="$4" json
+  [[ "${result_code}" == null ]] || return 0
+  result_code="${code}"
+  result_verdict=failed
+  result_reason="${reason}"
+  log "FAILED (${code}): ${reason}"
+  if [[ -n "${step}" ]]; then
+    json_string "${step}"
+    json="{\"step\":${REPLY}"
+    json_string "${node:-${step_host[${step}]:-}}"
+    json+=",\"node\":${REPLY},\"exit_code\":${step_code[${step}]:-null}"
+    json_string "${job_folder}/logs/${step}.log"
+    json+=",\"log\":${REPLY}"
+    log_tail "${step}"
+    result_failed="${json},\"tail\":${REPLY}}"
+    log_lines_of "${step}"
+  fi
+  write_result
+}
+
+# Shows the end of a failed step's log where people look first.
+log_lines_of() {
+  local step="$1" line
+  while IFS= read -r line; do
+    log "  ${step}: ${line}"
+  done < <(tail -n 20 -- "${job_folder}/logs/${step}.log" 2>/dev/null)
+}
