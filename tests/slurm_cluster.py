@@ -22,6 +22,7 @@ ENDED = frozenset("BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_O
 # A caller's own job or cluster must not reach into this one.
 FOREIGN = re.compile(r"^(SLURM|SBATCH|SRUN|SALLOC|SQUEUE|SINFO|SCANCEL|FAKEPYXIS|SRTGEN|SRT|STANDIN)_")
 LISTENING = "0A"
+FIRST_EPHEMERAL = 32768  # srun listens on such ports while it runs
 
 
 class ClusterError(RuntimeError):
@@ -133,7 +134,7 @@ class SlurmCluster:
 
     def sbatch(self, script: str | Path, env: Mapping[str, str] | None = None, cwd: Path | None = None,
                args: Sequence[str] = (), check: bool = True) -> str:
-        """Submits a script from a folder; returns the job id. Names in env that are None are left out."""
+        """Submits a script from a folder; returns the job id."""
         done = self.run(["sbatch", "--parsable", *args, script], env=env, cwd=cwd, check=check)
         return done.stdout.strip().split(";")[0]
 
@@ -205,14 +206,14 @@ class SlurmCluster:
         return sorted(self.processes(node))
 
     def listening(self, node: str) -> set[int]:
-        """TCP ports that something listens on in a node's network, but for slurmd's."""
+        """TCP ports that something listens on in a node's network, but for slurmd's and those the kernel chose."""
         ports = set()
         for name in ("tcp", "tcp6"):
             for line in Path(f"/proc/{self._space(node)}/net/{name}").read_text().splitlines()[1:]:
                 fields = line.split()
                 if fields[3] == LISTENING:
                     ports.add(int(fields[1].rpartition(":")[2], 16))
-        return ports - {self._slurmd_port()}
+        return {port for port in ports if port < FIRST_EPHEMERAL} - {self._slurmd_port()}
 
     def _slurmd_port(self) -> int:
         match = re.search(r"\bport=(\d+)", (self.dir / "local.conf").read_text())
@@ -244,7 +245,7 @@ def cluster(nodes: int = 4, **options: Any) -> Iterator[SlurmCluster]:
 def standins_env(**more: str) -> dict[str, str]:
     """Environment by which a job of runtime none finds the stand-ins; more goes on top."""
     path = f"{STANDINS}/bin:" + os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-    return {"PATH": path, "PYTHONPATH": f"{STANDINS}/python", "PYTHONDONTWRITEBYTECODE": "1", **more}
+    return {"PATH": path, "PYTHONPATH": f"{STANDINS}/python", **more}
 
 
 def rootfs_env(pass_names: Sequence[str] = (), **more: str) -> dict[str, str]:
@@ -253,6 +254,6 @@ def rootfs_env(pass_names: Sequence[str] = (), **more: str) -> dict[str, str]:
     Only names in SRTGEN_PASS_ENV get into a container's step: the plugin's settings, the stand-ins' and PYTHONPATH.
     """
     env = standins_env(FAKEPYXIS_MODE="rootfs", FAKEPYXIS_ROOTFS=str(STANDINS), **more)
-    names = {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE", *pass_names}
+    names = {"PYTHONPATH", *pass_names}
     names |= {name for name in env if name.startswith(("FAKEPYXIS_", "STANDIN_"))}
     return env | {"SRTGEN_PASS_ENV": " ".join(sorted(names))}
