@@ -36,7 +36,8 @@ def bundle(source: Source, cluster: Source | None, changes: Sequence[tuple[str, 
     report = Report()
     site, ignored = _profile(cluster, report)
     doc = _recipe(source, changes, report)
-    report.stop_on_errors()
+    if doc is None or site is None:
+        report.stop_on_errors()
     assert doc is not None and site is not None
     checks.texts(doc, report)
     checks.profile(site, ignored, report)
@@ -74,9 +75,9 @@ def _profile(cluster: Source | None, report: Report) -> tuple[Profile | None, li
     doc = _load(cluster, report)
     if doc is None:
         return None, []
-    found = schemas.problems(doc, "cluster")
-    report.add(found)
-    if found:
+    verdict = schemas.judge(doc, "cluster")
+    report.add(verdict.problems)
+    if not verdict.readable:
         return None, []
     checks.texts(doc, report)
     return profile.read(doc), schemas.ignored_keys(doc, "cluster")
@@ -101,8 +102,9 @@ def _recipe(source: Source, changes: Sequence[tuple[str, str]], report: Report) 
         return None
     if isinstance(doc.data, dict) and not _known_layout(doc, report):
         return None
-    report.add(schemas.problems(doc, "recipe-2"))
-    return doc
+    verdict = schemas.judge(doc, "recipe-2")
+    report.add(verdict.problems)
+    return doc if verdict.readable else None
 
 
 def _known_layout(doc: document.Document, report: Report) -> bool:

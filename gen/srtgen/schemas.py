@@ -10,7 +10,7 @@ import difflib
 import json
 import re
 from functools import lru_cache
-from typing import Any, Iterator
+from typing import Any, Iterator, NamedTuple
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
@@ -48,12 +48,18 @@ def schema(name: str) -> dict[str, Any]:
     return json.loads(resources.text("schema", f"{name}.schema.json"))
 
 
-def problems(document: Document, name: str) -> list[Problem]:
+class Verdict(NamedTuple):
+    """What a schema says. `readable`: the wrong keys are only too many, so that the rest can be checked as well."""
+
+    problems: tuple[Problem, ...]
+    readable: bool
+
+
+def judge(document: Document, name: str) -> Verdict:
     """What is wrong with the document by the schema `name`: every problem, each at its place."""
-    found: list[Problem] = []
-    for error in _Validator(schema(name)).iter_errors(document.data):
-        found.extend(_explain(document, error, schema(name)))
-    return found
+    errors = list(_Validator(schema(name)).iter_errors(document.data))
+    found = tuple(p for error in errors for p in _explain(document, error, schema(name)))
+    return Verdict(found, all(error.validator in ("additionalProperties", "not") for error in errors))
 
 
 def ignored_keys(document: Document, name: str) -> list[str]:

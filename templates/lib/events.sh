@@ -4,6 +4,7 @@
 
 events_fd=''
 event_kind='' event_name='' event_text=''
+event_begun=''           # the part of a line that has been read so far
 stop_signal=''           # USR1 or TERM once that came
 declare -A task_pid=()   # background process by name, until its end was seen
 declare -A task_gone=()  # seen without its process and without its end
@@ -42,7 +43,11 @@ start_task() {
 next_event() {
   local timeout="$1" line='' rest
   event_kind=''
-  if IFS= read -r -t "${timeout}" -u "${events_fd}" line; then
+  if ! IFS= read -r -t "${timeout}" -u "${events_fd}" line; then
+    event_begun+="${line}" # the time ran out, or a signal came, in the middle of a line
+  else
+    line="${event_begun}${line}"
+    event_begun=''
     event_kind="${line%%$'\t'*}"
     rest="${line#*$'\t'}"
     event_name="${rest%%$'\t'*}"

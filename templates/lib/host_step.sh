@@ -3,19 +3,39 @@
 set -Eeuo pipefail
 shopt -s inherit_errexit
 
+readonly LEAVE_S=3 # Slurm kills everything KillWait seconds after TERM, and that may be 5
+
+# Removes the step's folder, and the job's with the node's last step.
+remove_work() {
+  local folder="/tmp/srtgen-${SLURM_JOB_ID:?}"
+  rm -rf -- "${folder}/${SRTGEN_STEP:?}"
+  rmdir -- "${folder}" 2>/dev/null || :
+}
+
+# Slurm signals every process of the step: the child needs no relay, this shell only has to outlive it.
+# A child that does not end in time is killed together with this shell, so the folder goes before that.
+on_term() {
+  local end=$((SECONDS + LEAVE_S))
+  trap '' TERM INT HUP
+  while kill -0 "${child}" 2>/dev/null; do
+    ((SECONDS < end)) || {
+      remove_work
+      return 0
+    }
+    sleep 0.1
+  done
+}
+
 main() {
   local script="$1" argument="$2" child code=0
-  local folder="/tmp/srtgen-${SLURM_JOB_ID}"
-  # Slurm signals every process of the step: the child needs no relay, this shell only has to outlive it.
-  trap : TERM INT HUP
+  trap on_term TERM INT HUP
   bash "${script}" "${argument}" <&0 &
   child=$!
   while kill -0 "${child}" 2>/dev/null; do
     code=0
     wait "${child}" || code=$?
   done
-  rm -rf -- "${folder:?}/${SRTGEN_STEP:?}"
-  rmdir -- "${folder}" 2>/dev/null || : # the last step of the node
+  remove_work
   exit "${code}"
 }
 

@@ -51,8 +51,9 @@ node_lines() {
     done
 }
 
-# Job ids differ between clusters that run side by side: jobs name folders in the /tmp that all share by their id.
-first_job_id() { printf '%s\n' "$(((port - 17000) * 10 + 1))"; }
+# Job ids differ between clusters, side by side and one after the other: jobs name folders in the /tmp that all
+# share by their id. Slurm's ids end at 67043328.
+first_job_id() { printf '%s\n' "$((RANDOM % 500 * 130000 + (port - 17000) * 10 + 1))"; }
 
 write_slurm_conf() {
     local user

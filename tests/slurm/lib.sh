@@ -109,26 +109,32 @@ proc_env() {
 # node_pids [NODE]: all that runs on one node, or on any: slurmd, slurmstepd, the jobs' own processes and what
 # these left behind. The host name namespace tells; in plain mode, which has none, the environment that slurmd gives.
 node_pids() {
-    local want=${1:-} pid
+    local want=${1:-}
+    if [[ ${mode} == plain ]]; then plain_node_pids "${want}"; else space_pids ${want:-${nodes}}; fi
+}
+
+# Prints the pids in the namespaces of some nodes, but for those that only hold the namespaces open.
+space_pids() {
+    local node pid space path
     local -A ours=()
-    local node space
-    if [[ ${mode} != plain ]]; then
-        for node in ${want:-${nodes}}; do
-            pid=$(pid_of "ns-${node}") || continue
-            space=$(readlink "/proc/${pid}/ns/uts")
-            ours[${space}]=${pid}
-        done
-    fi
+    for node in "$@"; do
+        pid=$(pid_of "ns-${node}") || continue
+        space=$(stat -Lc %i "/proc/${pid}/ns/uts") || continue
+        ours[${space}]=${pid}
+    done
+    while read -r space path; do
+        pid=${path#/proc/}
+        pid=${pid%%/*}
+        if [[ -n ${ours[${space}]:-} && ${ours[${space}]} != "${pid}" ]]; then printf '%s\n' "${pid}"; fi
+    done < <(stat -Lc '%i %n' /proc/[0-9]*/ns/uts 2>/dev/null || true)
+}
+
+plain_node_pids() {
+    local want=$1 pid
     for pid in /proc/[0-9]*; do
         pid=${pid#/proc/}
         [[ ${pid} != "$$" && ${pid} != "${BASHPID}" ]] || continue
-        if [[ ${mode} == plain ]]; then
-            runs_on_plain_node "${pid}" "${want}" || continue
-        else
-            space=$(readlink "/proc/${pid}/ns/uts" 2>/dev/null) || continue
-            [[ -n ${ours[${space}]:-} && ${ours[${space}]} != "${pid}" ]] || continue
-        fi
-        printf '%s\n' "${pid}"
+        if runs_on_plain_node "${pid}" "${want}"; then printf '%s\n' "${pid}"; fi
     done
 }
 
