@@ -23,6 +23,7 @@ READS = {
     "custom": _COMMON | {"command", "argv", "cwd", "require_env", "stall_timeout_s"},
     "manual": frozenset({"type"}),
 }
+_EVERY_FIELD = frozenset(field for fields in READS.values() for field in fields)
 NEEDS = {"sa-bench": ("isl", "osl", "concurrencies"), "custom": (), "manual": ()}
 _NO_TABLE = FlagTable("client", (), "", None, "", (), {})
 _CLIENT_DIALECT = Dialect(
@@ -49,7 +50,7 @@ def check(recipe: Recipe, report: Report) -> None:
     if bench.type not in READS:
         report.error(document, ("benchmark", "type"), f"{bench.type} is not supported yet; known: {', '.join(READS)}")
         return
-    for key in sorted(bench.fields - READS[bench.type]):
+    for key in sorted((bench.fields & _EVERY_FIELD) - READS[bench.type]):
         report.error(document, ("benchmark", key), f"never read by type {bench.type}; remove it", at_key=True)
     for key in NEEDS[bench.type]:
         if key not in bench.fields:

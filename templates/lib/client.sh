@@ -45,29 +45,29 @@ client_code() {
 
 # Runs the client to its end. While it runs any component's end is the job's (see pump).
 run_client() {
-  local code reason end next=$((SECONDS + 300))
+  local start=${SECONDS} next=$((SECONDS + 300))
   give_turn bench
   while [[ -z "${step_code[bench]:-}" ]]; do
     pump 1
     if ((SECONDS >= next)); then
-      log "benchmark: running for $((SECONDS - bench_start)) s"
+      log "benchmark: running for $((SECONDS - start)) s"
       next=$((SECONDS + 300))
     fi
   done
   judge_client
 }
 
-# What the client's end means for the job; a component that died within 2 s is the better reason.
+# What the client's end means for the job; a component that dies within 2 s, or is gone already, is the better reason.
 judge_client() {
-  local code="${step_code[bench]}" reason end
+  local code reason what end=$((SECONDS + LATE_DEATH_S + 1))
   read_verdict
   reason="${REPLY}"
-  client_code "${code}"
-  [[ "${REPLY}" != 0 ]] || return 0
-  end=$((SECONDS + LATE_DEATH_S + 1))
-  while ((SECONDS < end)); do pump 0.5; done
-  client_code "${code}"
+  client_code "${step_code[bench]}"
   code="${REPLY}"
+  ((code != 0)) || return 0
+  judge_servers
+  while ((SECONDS < end)); do pump 0.5; done
   describe_code "${step_code[bench]}"
-  fail "${code}" "benchmark: ${reason:-the client ended with ${REPLY}}" bench
+  what="${REPLY}"
+  fail "${code}" "benchmark: ${reason:-the client ended with ${what}}" bench
 }

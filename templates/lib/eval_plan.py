@@ -90,6 +90,9 @@ def work_folder(env: Mapping[str, str]) -> Path:
 def load(env: Mapping[str, str] = os.environ) -> EvalPlan:
     """Read the plan; raises EvalError."""
     unextracted = env.get("EVAL_MAX_UNEXTRACTED_RATIO")
+    offline, packages = env.get("EVAL_OFFLINE") == "1", env.get("EVAL_PACKAGES") or "index"
+    if offline and packages == "index":
+        packages = "wheels"  # those of the bundle's own offline/ folder
     copies = [env.get(name, "") for name in ("SRTGEN_LM_EVAL_RESULT_DIR", "SRTCTL_LM_EVAL_RESULT_DIR")]
     return EvalPlan(
         model=env.get("EVAL_MODEL", ""), endpoint_url=env.get("SRT_ENDPOINT", "").rstrip("/"),
@@ -103,9 +106,9 @@ def load(env: Mapping[str, str] = os.environ) -> EvalPlan:
         request_timeout_s=_whole(env, "EVAL_REQUEST_TIMEOUT_S", "1800") or 1800,
         thresholds=_json(env, "EVAL_THRESHOLDS"), max_empty_ratio=float(env.get("EVAL_MAX_EMPTY_RATIO") or 0),
         max_unextracted_ratio=float(unextracted) if unextracted else None,
-        python=env.get("EVAL_PYTHON") or "python3", packages=env.get("EVAL_PACKAGES") or "index",
+        python=env.get("EVAL_PYTHON") or "python3", packages=packages,
         packages_path=env.get("EVAL_PACKAGES_PATH", ""),
-        system_site_packages=env.get("EVAL_SYSTEM_SITE_PACKAGES") == "1", offline=env.get("EVAL_OFFLINE") == "1",
+        system_site_packages=env.get("EVAL_SYSTEM_SITE_PACKAGES") == "1", offline=offline,
         index_url=env.get("SRTGEN_PIP_INDEX_URL") or env.get("EVAL_INDEX_URL", ""),
         ca_file=env.get("SRTGEN_CA_FILE") or env.get("EVAL_CA_FILE", ""),
         task_data=env.get("SRTGEN_TASK_DATA", ""), meta=_json(env, "EVAL_META"),

@@ -4,6 +4,8 @@
         every second until each has answered 200: "ready", "waiting" with the reason, "fatal" with the log's line
     health_wait.py watch --worker NAME=HOST:PORT …
         every 5 s for ever: "lost" after two refusals in a row or 30 s without an answer
+    health_wait.py judge --worker NAME=HOST:PORT …
+        at once, three times: "lost" if none gave an answer; tells a failed client from a failed server
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ WAIT_ANSWER_S = 3.0
 WATCH_POLL_S = 5.0
 WATCH_ANSWER_S = 30.0
 REFUSALS = 2
+JUDGE_TRIES = 3
+JUDGE_POLL_S = 0.5
 CHUNK = 1 << 20
 
 say_lock = threading.Lock()
@@ -84,6 +88,17 @@ def watch(name: str, address: str) -> None:
         time.sleep(max(0.0, WATCH_POLL_S - (time.monotonic() - start)))
 
 
+def judge(name: str, address: str) -> None:
+    """Says "lost" unless one of a few quick questions is answered."""
+    reason = ""
+    for _ in range(JUDGE_TRIES):
+        reason = ask(address, WAIT_ANSWER_S / JUDGE_TRIES)
+        if not reason:
+            return
+        time.sleep(JUDGE_POLL_S)
+    say("lost", name, "no answer to /health" if reason == "timeout" else "/health: " + reason)
+
+
 class LogReader:
     """New lines of a growing log; one that is not there yet is empty."""
 
@@ -131,9 +146,9 @@ def pairs(items: "List[str]") -> "List[Tuple[str, str]]":
 
 
 def main(argv: "List[str]") -> int:
-    """Starts a thread per worker; `wait` ends with 0 when all are ready."""
+    """Starts a thread per worker; ends with 0 when all have come to their end."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("mode", choices=["wait", "watch"])
+    parser.add_argument("mode", choices=["wait", "watch", "judge"])
     for name in ("worker", "log", "marker", "pattern"):
         parser.add_argument("--" + name, action="append", default=[])
     arguments = parser.parse_args(argv)
@@ -141,7 +156,7 @@ def main(argv: "List[str]") -> int:
         readers = {name: LogReader(path) for name, path in pairs(arguments.log)}
         patterns = [re.compile(pattern) for pattern in arguments.pattern]
         threading.Thread(target=watch_logs, args=(readers, arguments.marker, patterns), daemon=True).start()
-    work = wait_for if arguments.mode == "wait" else watch
+    work = {"wait": wait_for, "watch": watch, "judge": judge}[arguments.mode]
     threads = [threading.Thread(target=work, args=pair, daemon=True) for pair in pairs(arguments.worker)]
     for thread in threads:
         thread.start()

@@ -70,3 +70,12 @@ watch_workers() {
   for item in "${worker_addresses[@]}"; do argv+=("--worker=${item}"); done
   start_helper watch python3 -E -s -B "${BUNDLE}/lib/health_wait.py" watch "${argv[@]}"
 }
+
+# After a client's failure: is every server still there? One that is not ends the job as the better reason.
+judge_servers() {
+  local item argv=() end=$((SECONDS + 6))
+  for item in "${worker_addresses[@]}"; do argv+=("--worker=${item}"); done
+  argv+=("--worker=${PLAN_ROUTER_STEP}=${node_addresses[${PLAN_ROUTER_NODE}]}:${PLAN_ROUTER_PORT}")
+  start_helper judge python3 -E -s -B "${BUNDLE}/lib/health_wait.py" judge "${argv[@]}"
+  while [[ -z "${task_code[judge]:-}" ]] && ((SECONDS < end)); do pump 0.5; done
+}

@@ -148,6 +148,5 @@ main() {
 
   [[ "${PLAN_BENCH}" != none ]] || return 0
   begin_phase bench
-  bench_start=${SECONDS}
   run_client
 }

@@ -110,7 +110,13 @@ proc_env() {
 # these left behind. The host name namespace tells; in plain mode, which has none, the environment that slurmd gives.
 node_pids() {
     local want=${1:-}
-    if [[ ${mode} == plain ]]; then plain_node_pids "${want}"; else space_pids ${want:-${nodes}}; fi
+    local -a names
+    if [[ ${mode} == plain ]]; then
+        plain_node_pids "${want}"
+    else
+        read -ra names <<<"${want:-${nodes}}"
+        space_pids "${names[@]}"
+    fi
 }
 
 # Prints the pids in the namespaces of some nodes, but for those that only hold the namespaces open.

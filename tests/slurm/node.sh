@@ -10,6 +10,7 @@
 #   pids    lists the pids of all that runs on it
 #   addr    prints its address
 #   exec    runs COMMAND on it, outside of Slurm; NODE "hub" is the controller
+# shellcheck source-path=SCRIPTDIR
 set -Eeuo pipefail
 shopt -s inherit_errexit
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)

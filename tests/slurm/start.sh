@@ -28,6 +28,7 @@
 #
 # Needs Debian's slurm-wlm and munge; gcc and libslurm-dev for fakepyxis (left out with a
 # warning if they are missing); iproute2 for --netns; slurmdbd and mariadb-server for --acct.
+# shellcheck source-path=SCRIPTDIR
 set -Eeuo pipefail
 shopt -s inherit_errexit
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)

@@ -5,6 +5,7 @@
 # usage: stop.sh [STATE]     (default: $SLURM_LOCAL_DIR)
 # A state folder that start.sh made by mktemp is removed, unless SLURM_LOCAL_KEEP is set; one that
 # was given to it stays, for its logs.
+# shellcheck source-path=SCRIPTDIR
 set -Eeuo pipefail
 shopt -s inherit_errexit
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)

@@ -5,6 +5,7 @@
 #   with-slurm.sh --netns 3 -- sinfo
 # With --netns the command itself runs in the controller's network, so that it can reach the
 # nodes' addresses (and nothing else).
+# shellcheck source-path=SCRIPTDIR
 set -Eeuo pipefail
 shopt -s inherit_errexit
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 DATA = Path(__file__).resolve().parents[2] / "data"
-TYPES = {"int": int, "float": float, "str": str, "json": json.loads}
+TYPES: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "str": str, "json": json.loads}
 
 
 def table(name: str) -> list[dict[str, Any]]:
-    return json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))["flags"]
+    rows: list[dict[str, Any]] = json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))["flags"]
+    return rows
 
 
 def underscored(spelling: str) -> str:

@@ -65,7 +65,8 @@ def convert(flag: dict[str, Any], name: str, word: str) -> Any:
 
 
 def key_of(flag: dict[str, Any]) -> str:
-    return next(name for name in flag["flags"] if name.startswith("--")).lstrip("-")
+    names: list[str] = flag["flags"]
+    return next(name for name in names if name.startswith("--")).lstrip("-")
 
 
 def parse(argv: list[str]) -> Options:

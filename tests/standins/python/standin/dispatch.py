@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from contextlib import AsyncExitStack
 from http import HTTPStatus
 from typing import Any, AsyncIterator, Optional
 
@@ -57,9 +58,9 @@ class Dispatcher:
 
     def _pause(self, number: int) -> float:
         options = self._options
-        pause = options["retry-initial-backoff-ms"] * options["retry-backoff-multiplier"] ** (number - 1)
-        spread = options["retry-jitter-factor"]
-        return min(pause, options["retry-max-backoff-ms"]) / 1000 * random.uniform(1 - spread, 1 + spread)
+        pause: float = options["retry-initial-backoff-ms"] * options["retry-backoff-multiplier"] ** (number - 1)
+        spread: float = options["retry-jitter-factor"]
+        return float(min(pause, options["retry-max-backoff-ms"])) / 1000 * random.uniform(1 - spread, 1 + spread)
 
     def _read(self, request: Request, chat: bool) -> tuple[Optional[Reply], dict[str, Any]]:
         try:
@@ -132,25 +133,24 @@ class Dispatcher:
         if entry.rank is not None:
             body = {**body, "data_parallel_rank": entry.rank}
         headers = {name: value for name, value in request.headers.items() if name in PASSED_ON}
-        going = fetch.request("POST", entry.base + request.path, fetch.encode(body), headers)
         limit_s = self._options["request-timeout-secs"]
         entry.load += 1
         try:
-            answer = await asyncio.wait_for(going.__aenter__(), limit_s)
-            if body.get("stream") and answer.status == 200:
-                self._registry.book(entry, True)
-                entry.load += 1  # given back at the end of the stream
-                return Reply(200, content_type="text/event-stream", stream=self._relay(going, answer, entry))
-            raw = await asyncio.wait_for(answer.read(), limit_s)
+            async with AsyncExitStack() as stack:
+                going = fetch.request("POST", entry.base + request.path, fetch.encode(body), headers)
+                answer = await asyncio.wait_for(stack.enter_async_context(going), limit_s)
+                if body.get("stream") and answer.status == 200:
+                    self._registry.book(entry, True)
+                    entry.load += 1  # given back at the end of the stream
+                    stream = self._relay(stack.pop_all(), answer, entry)
+                    return Reply(200, content_type="text/event-stream", stream=stream)
+                raw = await asyncio.wait_for(answer.read(), limit_s)
         except BROKEN as problem:
             self._registry.book(entry, False)
-            await going.__aexit__(None, None, None) if isinstance(problem, EOFError) else None
-            if role == "regular":
-                return error(500, "call_upstream_request_error", f"{type(problem).__name__}: {problem}")
-            return error(502, f"{role}_server_error", f"{type(problem).__name__}: {problem}")
+            code = "call_upstream_request_error" if role == "regular" else f"{role}_server_error"
+            return error(500 if role == "regular" else 502, code, f"{type(problem).__name__}: {problem}")
         finally:
             entry.load -= 1
-        await going.__aexit__(None, None, None)
         good = answer.status < 500 if role == "decode" else 200 <= answer.status < 300
         self._registry.book(entry, good)
         return self._pass_on(answer, raw, bool(body.get("stream")), role)
@@ -169,13 +169,13 @@ class Dispatcher:
         return error(answer.status, "decode_error", text)
 
     @staticmethod
-    async def _relay(going: Any, answer: fetch.Answer, entry: Entry) -> AsyncIterator[bytes]:
+    async def _relay(stack: AsyncExitStack, answer: fetch.Answer, entry: Entry) -> AsyncIterator[bytes]:
         try:
             async for piece in answer.chunks():
                 yield piece
         finally:
             entry.load -= 1
-            await going.__aexit__(None, None, None)
+            await stack.aclose()
 
 
 def is_texts(value: Any) -> bool:

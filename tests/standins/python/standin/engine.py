@@ -93,7 +93,7 @@ class Engine:
                       params: Optional[dict[str, Any]]) -> AsyncIterator[bytes]:
         stall_at = int(self._faults.number("stall_stream")) if "stall_stream" in self._faults else None
         sent, held = 0, ""
-        more = {"kv_transfer_params": params} if params else {}
+        more: dict[str, Any] = {"kv_transfer_params": params} if params else {}
         if ask.chat:
             yield shapes.opening()
         async for piece in self._due(tokens):

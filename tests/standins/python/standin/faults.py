@@ -6,11 +6,12 @@ fault must not pass as a healthy run. Values hold neither ',' nor ';'.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
 from fnmatch import fnmatchcase
-from typing import NoReturn, Optional
+from typing import Any, NoReturn, Optional
 
 NAMES = frozenset(
     # any server
@@ -72,3 +73,9 @@ def die(code: int) -> NoReturn:
     if code > 128:
         os.kill(os.getpid(), signal.Signals(code - 128))
     os._exit(code)
+
+
+def settle(future: asyncio.Future[Any], value: Any) -> None:
+    """For signal handlers: the first signal counts."""
+    if not future.done():
+        future.set_result(value)

@@ -108,7 +108,7 @@ class Registry:
     async def _model_of(self, url: str) -> str:
         try:
             _, body = await fetch.get(url + "/v1/models", 10)
-            return next(card["id"] for card in json.loads(body)["data"] if card.get("id"))
+            return next(str(card["id"]) for card in json.loads(body)["data"] if card.get("id"))
         except (OSError, EOFError, ValueError, KeyError, StopIteration, asyncio.TimeoutError):
             return "unknown"
 

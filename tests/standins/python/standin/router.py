@@ -18,8 +18,10 @@ from standin import clap, fetch
 from standin import faults as fault
 from standin.clap import Options
 from standin.dispatch import Dispatcher
-from standin.http import Reply, Request, Server, json_reply, text_reply
+from standin.faults import settle
+from standin.http import Reply, Request, Server, text_reply
 from standin.registry import Registry
+from standin.status import Status
 
 METRICS_PORT_TAKEN = 101
 VERSION = "atomesh 0.1.0"
@@ -37,6 +39,7 @@ class Router:
         self.faults = faults
         self.scale = fault.setting("STANDIN_ROUTER_SCALE", 1.0)
         self.registry = Registry(options, self.scale)
+        self.status = Status(options, self.registry)
         self.dispatcher = Dispatcher(options, self.registry, faults)
         self.jobs: list[asyncio.Future[Any]] = []
 
@@ -125,7 +128,7 @@ class Router:
         ended: asyncio.Future[None] = loop.create_future()
         wanted = (signal.SIGINT,) if "ignore_term" in self.faults else (signal.SIGTERM, signal.SIGINT)
         for number in wanted:
-            loop.add_signal_handler(number, lambda: ended.done() or ended.set_result(None))
+            loop.add_signal_handler(number, settle, ended, None)
         server = Server(self.handle, keep_alive_s=75)
         try:
             await server.listen(options["host"], options["port"])
@@ -162,79 +165,12 @@ class Router:
         return reply
 
     async def route(self, request: Request) -> Reply:
-        path, post = request.path, request.method == "POST"
-        if path in ("/v1/completions", "/v1/chat/completions") and post:
+        path = request.path
+        if path in ("/v1/completions", "/v1/chat/completions") and request.method == "POST":
             if self.dispatcher.requests + 1 == self.faults.number("die_at_request"):
                 fault.die(int(self.faults.number("die_code", 1)))
             return await self.dispatcher.complete(request, "chat" in path)
-        if path == "/workers":
-            return self.accept(request) if post else self.workers()
-        if path.startswith("/workers/"):
-            return self.one_worker(path.split("/")[2], request.method)
-        if path == "/flush_cache" and post:
-            return self.flushed()
-        gets = {"/health": self.alive, "/liveness": self.alive, "/readiness": self.readiness,
-                "/v1/models": self.models, "/get_server_info": self.server_info, "/get_loads": self.loads,
-                "/health_generate": self.health_generate}
-        if path in gets and request.method == "GET":
-            return gets[path]()
-        return Reply(404, b"", "text/plain")
-
-    def alive(self) -> Reply:
-        return text_reply("OK")
-
-    def readiness(self) -> Reply:
-        roles = ("prefill", "decode") if self.options["pd-disaggregation"] else ("regular",)
-        healthy = [entry for entry in self.registry.entries if entry.healthy]
-        if all(any(entry.role == role for entry in healthy) for role in roles):
-            return json_reply({"status": "ready", "healthy_workers": len(healthy),
-                               "total_workers": len(self.registry.entries)})
-        return json_reply({"status": "not ready", "reason": "insufficient healthy workers"}, 503)
-
-    def workers(self) -> Reply:
-        entries = self.registry.entries
-        stats = {f"{role}_count": len(self.registry.of(role)) for role in ("prefill", "decode", "regular")}
-        return json_reply({"workers": [entry.shown() for entry in entries], "total": len(entries), "stats": stats})
-
-    def one_worker(self, name: str, method: str) -> Reply:
-        if len(name) != 36:
-            return json_reply({"error": f"Invalid worker id {name}", "code": "BAD_REQUEST"}, 400)
-        found = [entry for entry in self.registry.entries if entry.id == name]
-        if not found:
-            return json_reply({"error": f"Worker {name} not found", "code": "WORKER_NOT_FOUND"}, 404)
-        if method == "DELETE":
-            self.registry.entries.remove(found[0])
-            return json_reply({"status": "accepted", "worker_id": name, "message": "Worker removal queued"}, 202)
-        return json_reply(found[0].shown())
-
-    def accept(self, request: Request) -> Reply:
-        body = json.loads(request.body)
-        self.jobs.append(asyncio.ensure_future(self.registry.add(body["url"], body.get("worker_type", "regular"))))
-        return json_reply({"status": "accepted", "url": body["url"], "message": "Worker addition queued"}, 202)
-
-    def models(self) -> Reply:
-        names = list(dict.fromkeys(entry.model for entry in self.registry.entries))
-        if not names:
-            return text_reply("No models available", 503)
-        cards = [{"id": name, "object": "model", "owned_by": "local"} for name in names]
-        return text_reply(json.dumps({"object": "list", "data": cards}, separators=(",", ":")))
-
-    def server_info(self) -> Reply:
-        count = len(self.registry.entries)
-        return text_reply(json.dumps({"router_manager": True, "routers_count": 1, "workers_count": count}))
-
-    def loads(self) -> Reply:
-        return json_reply({"workers": [{"worker": entry.url, "load": -1} for entry in self.registry.entries]})
-
-    def health_generate(self) -> Reply:
-        good = any(entry.healthy for entry in self.registry.entries)
-        return text_reply("OK" if good else "no healthy workers", 200 if good else 503)
-
-    def flushed(self) -> Reply:
-        failed = [{"worker": entry.url, "error": "404"} for entry in self.registry.entries]
-        return json_reply({"status": "partial_success", "message": "Cache flush completed", "workers_flushed": 0,
-                           "total_http_workers": len(failed), "total_workers": len(failed), "successful": [],
-                           "failed": failed}, 206)
+        return self.status.route(request)
 
 
 def main() -> None:
