@@ -257,3 +257,15 @@ def rootfs_env(pass_names: Sequence[str] = (), **more: str) -> dict[str, str]:
     names = {"PYTHONPATH", *pass_names}
     names |= {name for name in env if name.startswith(("FAKEPYXIS_", "STANDIN_"))}
     return env | {"SRTGEN_PASS_ENV": " ".join(sorted(names))}
+
+
+def docker_env(state: Path, image_env: Mapping[str, str] | None = None, **more: str) -> dict[str, str]:
+    """The same for docker jobs. The stand-ins lie in the image, whose environment image_env completes.
+
+    state is a folder that all nodes see: calls.jsonl, and the containers by node. STANDIN_* belongs into image_env.
+    """
+    image = {"PATH": f"{STANDINS}/bin:/usr/local/bin:/usr/bin:/bin", "PYTHONPATH": f"{STANDINS}/python"}
+    image |= dict(image_env or {})
+    lines = "\n".join(f"{name}={value}" for name, value in image.items())
+    return standins_env(DOCKER_STANDIN_STATE=str(state), DOCKER_STANDIN_ENV=lines, DOCKER_STANDIN_ROOTFS=str(STANDINS),
+                        DOCKER_STANDIN_DEVICES="/dev/kfd /dev/dri", **more)

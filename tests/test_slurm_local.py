@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from slurm_cluster import SCRIPTS, STANDINS, SlurmCluster, cluster, rootfs_env, standins_env
+from slurm_cluster import SCRIPTS, STANDINS, SlurmCluster, cluster, docker_env, rootfs_env, standins_env
 
 pytestmark = pytest.mark.slurm
 
@@ -116,12 +116,28 @@ def test_a_container_sees_only_what_is_mounted(slurm: SlurmCluster, tmp_path: Pa
 @pytest.mark.parametrize("env, step", [
     (standins_env(), "srun --overlap -N1 -n1"),
     (rootfs_env(), "srun --overlap -N1 -n1 --container-image=x"),
-], ids=["host", "rootfs"])
+    (docker_env(Path("/tmp")), "srun --overlap -N1 -n1 docker run --rm x"),
+], ids=["host", "rootfs", "docker"])
 def test_stand_ins_are_found(slurm: SlurmCluster, tmp_path: Path, env: dict[str, str], step: str) -> None:
+    if "DOCKER_STANDIN_STATE" in env:
+        env = env | {"DOCKER_STANDIN_STATE": str(tmp_path / "docker")}
     output = run_job(slurm, tmp_path, f"""
         {step} bash -c 'cd /tmp && atomesh --version && python3 -c "import atom; print(atom.__file__)"'
     """, env=env)
     assert output.splitlines() == ["atomesh 0.1.0", f"{STANDINS}/python/atom/__init__.py"]
+
+
+def test_a_container_outlives_the_step_that_started_it(slurm: SlurmCluster, tmp_path: Path) -> None:
+    env = docker_env(tmp_path / "docker")
+    run_job(slurm, tmp_path, """
+        srun --overlap -N1 -n1 docker run --name left x sleep 303 &
+        until [[ $(docker ps -q) ]]; do sleep 0.1; done
+        kill -KILL $!
+        wait || true
+    """, env=env)
+    assert [line for line in slurm.processes("node01").values() if line == "sleep 303"]
+    slurm.node("exec", "node01", "env", *(f"{name}={value}" for name, value in env.items()), "docker", "rm", "-f", "left")
+    assert slurm.clean() == {}
 
 
 def test_no_start_in_a_foreign_folder(tmp_path: Path) -> None:

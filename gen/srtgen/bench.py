@@ -22,9 +22,10 @@ READS = {
     | {"max_failed_ratio", "stall_timeout_s"},
     "custom": _COMMON | {"command", "argv", "cwd", "require_env", "stall_timeout_s"},
     "manual": frozenset({"type"}),
+    "lm-eval": _COMMON,
 }
 _EVERY_FIELD = frozenset(field for fields in READS.values() for field in fields)
-NEEDS = {"sa-bench": ("isl", "osl", "concurrencies"), "custom": (), "manual": ()}
+NEEDS = {"sa-bench": ("isl", "osl", "concurrencies"), "custom": (), "manual": (), "lm-eval": ()}
 _NO_TABLE = FlagTable("client", (), "", None, "", (), {})
 _CLIENT_DIALECT = Dialect(
     owner="the client",
@@ -50,6 +51,8 @@ def check(recipe: Recipe, report: Report) -> None:
     if bench.type not in READS:
         report.error(document, ("benchmark", "type"), f"{bench.type} is not supported yet; known: {', '.join(READS)}")
         return
+    if bench.type == "lm-eval" and not document.data.get("eval"):
+        report.error(document, ("benchmark", "type"), "type lm-eval needs the key eval, which says what is evaluated")
     for key in sorted((bench.fields & _EVERY_FIELD) - READS[bench.type]):
         report.error(document, ("benchmark", key), f"never read by type {bench.type}; remove it", at_key=True)
     for key in NEEDS[bench.type]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Mapping, NamedTuple
 
-from srtgen import bench, checks, environment, model, ports, slurm
+from srtgen import bench, checks, environment, evaluation, model, ports, slurm
 from srtgen.adapters import ENGINES, ROUTERS, RUNTIMES
 from srtgen.arguments import Line
 from srtgen.bench import Point
 from srtgen.engines import Engine, Site
 from srtgen.environment import Environment
+from srtgen.evaluation import Evaluation
 from srtgen.model import Mount, Served
 from srtgen.placement import Placement, Slot, place
 from srtgen.ports import Listener, WorkerPorts
@@ -87,6 +88,7 @@ class Plan:
     listeners: tuple[Listener, ...]
     client: Process
     points: tuple[Point, ...]
+    evaluation: Evaluation | None
     directives: tuple[Directive, ...]
     mounts: tuple[Mount, ...]
     srun_options: tuple[str, ...]
@@ -150,6 +152,7 @@ class _Maker(NamedTuple):
         served = model.name(self.engine, roles, self.served, report, recipe)
         router, backends_env = self._router(table, groups), self._client_env()
         points = bench.points(recipe, served.name, served.argument, report)
+        evaluated = evaluation.read(recipe, report)
         listeners = self._listeners(groups, table, router)
         ports.check(recipe, self.placement, listeners, report)
         directives = slurm.directives(recipe, profile, self.placement.nodes, self.placement.gpus_per_node)
@@ -169,6 +172,7 @@ class _Maker(NamedTuple):
             listeners=tuple(listeners),
             client=client,
             points=points,
+            evaluation=evaluated,
             directives=directives,
             mounts=self.mounts,
             srun_options=_options({**dict(profile.srun_options), **dict(recipe.srun_options)}),

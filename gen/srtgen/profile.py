@@ -37,6 +37,8 @@ class Profile(NamedTuple):
     gpu_drain_timeout_s: int | None = None
     gid_index: int | None = None
     output_dir: str = ""
+    pip_index_url: str = ""
+    ca_file: str = ""
 
 
 def read(document: Document) -> Profile:
@@ -70,6 +72,8 @@ def read(document: Document) -> Profile:
         gpu_drain_timeout_s=data.get("gpu_drain_timeout_s"),
         gid_index=data.get("rdma", {}).get("gid_index"),
         output_dir=data.get("output_dir", ""),
+        pip_index_url=data.get("pip_index_url", ""),
+        ca_file=data.get("ca_file", ""),
     )
 
 

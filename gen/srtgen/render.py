@@ -12,9 +12,11 @@ from srtgen import manifest, resources, words
 from srtgen.errors import Problem
 from srtgen.manifest import File, Input
 from srtgen.plan import Plan
-from srtgen.views import bench_view, job_view, readme_view, role_view
+from srtgen.views import bench_view, eval_view, job_view, readme_view, role_view
 
-_EXECUTABLE = frozenset({"run.sbatch", "submit.sh", "wait.sh", "bench.sh"})
+_EXECUTABLE = frozenset({"submit.sh", "wait.sh", "prefetch.sh", "eval/run.sh"})
+# Files that only a bundle with an evaluation has.
+_EVALUATION = ("eval/", "prefetch.sh", "lib/eval")
 _GITIGNORE = b"/results/\n/offline/\n/slurm-*.out\n"
 _CUSTOM_COMMAND = "bench_command.sh"
 
@@ -61,13 +63,15 @@ def files(
     ignored: tuple[str, ...],
 ) -> dict[str, File]:
     """Every file of the bundle by its path, manifest included. Pure: the same input gives the same bytes."""
-    bundle: dict[str, File] = dict(_verbatim())
+    bundle = {path: file for path, file in _verbatim() if plan.evaluation or not path.startswith(_EVALUATION)}
     for group in plan.groups:
         bundle[f"roles/{group.name}.sh"] = File(_render("roles/role.sh.j2", role_view(group.processes, False)), True)
     bundle[f"roles/{plan.router.role}.sh"] = File(_render("roles/role.sh.j2", role_view((plan.router,), True)), True)
     bundle["bench.sh"] = File(_render("bench.sh.j2", bench_view(plan)), True)
     if plan.recipe.benchmark.command is not None:
         bundle[_CUSTOM_COMMAND] = File(_text_file(plan.recipe.benchmark.command))
+    if plan.evaluation:
+        bundle["eval/plan.sh"] = File(_render("eval/plan.sh.j2", eval_view(plan)))
     bundle[".gitignore"] = File(_GITIGNORE)
     bundle["recipe.yaml"] = File(recipe.content)
     if cluster:

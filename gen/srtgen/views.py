@@ -129,7 +129,9 @@ def job_view(plan: Plan, manifest_id: str) -> dict[str, Any]:
         "PLAN_ROUTER_PORT": plan.ports.router,
         "PLAN_ROUTER_METRICS_PORT": plan.ports.router_metrics,
         "PLAN_ROUTER_RANKS": int(plan.router_lists_ranks),
-        "PLAN_BENCH": recipe.benchmark.type,
+        "PLAN_BENCH": "none" if recipe.benchmark.type == "lm-eval" else recipe.benchmark.type,
+        "PLAN_EVAL": _eval_run(plan),
+        "PLAN_EVAL_OFFLINE": int(plan.evaluation.offline) if plan.evaluation else 0,
         "PLAN_BENCH_NODE": plan.client.node,
         "PLAN_BENCH_MAX_CONCURRENCY": max(recipe.benchmark.concurrencies, default=0),
         "PLAN_PREAMBLE": profile.preamble,
@@ -160,6 +162,13 @@ def job_view(plan: Plan, manifest_id: str) -> dict[str, Any]:
     }
 
 
+def _eval_run(plan: Plan) -> str:
+    """none: the recipe has no evaluation; off: only RUN_EVAL at submission starts it; after_benchmark; only."""
+    if plan.evaluation is None:
+        return "none"
+    return "only" if plan.recipe.benchmark.type == "lm-eval" else plan.evaluation.run
+
+
 def bench_view(plan: Plan) -> dict[str, Any]:
     """bench.sh: the data of the measurement, then one array a point."""
     bench, sweep = plan.recipe.benchmark, plan.recipe.benchmark.type == "sa-bench"
@@ -187,7 +196,7 @@ def bench_view(plan: Plan) -> dict[str, Any]:
         "BENCH_GPUS_AGG": plan.gpus_of("agg"),
         "BENCH_GPUS_ALLOCATED": plan.placement.nodes * plan.placement.gpus_per_node,
         "BENCH_ROUTER_METRICS_PORT": plan.ports.router_metrics,
-        "BENCH_META": json.dumps(_meta(plan), ensure_ascii=False, separators=(",", ":")),
+        "BENCH_META": _json(_meta(plan)),
     }
     return {
         "name": words.plain(plan.recipe.name),
@@ -202,6 +211,8 @@ def _bench_calls(plan: Plan) -> dict[str, Any]:
     bench = plan.recipe.benchmark
     required = " ".join(words.quote(name) for name in bench.require_env)
     before = Shell(f"bench_require {required}" if required else "")
+    if bench.type == "lm-eval":
+        return {"before": before, "begin": Shell(""), "points": [], "finish": Shell(": # the evaluation is the benchmark")}
     if bench.type == "manual":
         return {"before": before, "begin": Shell(""), "points": [], "finish": Shell("bench_manual")}
     run = Shell('bench_custom "${argv[@]}"')
@@ -222,6 +233,47 @@ def _point(number: int, count: int, point: Point) -> dict[str, Any]:
     )
     call = f'bench_point {words.quote(point.name)} {point.concurrency} {point.prompts} "${{argv[@]}}"'
     return {"title": words.plain(title), "argv": point.lines, "call": Shell(call)}
+
+
+def eval_view(plan: Plan) -> dict[str, Any]:
+    """eval/plan.sh: what is evaluated, every default written out."""
+    found = plan.evaluation
+    assert found is not None
+    bench = plan.recipe.benchmark
+    meta = {**_meta(plan), "isl": bench.isl, "osl": bench.osl}
+    constants: dict[str, str | int] = {
+        "EVAL_MODEL": plan.served.name,
+        "EVAL_TASKS": " ".join(found.tasks),
+        "EVAL_NUM_FEWSHOT": "" if found.num_fewshot is None else found.num_fewshot,
+        "EVAL_LIMIT": found.limit or "",
+        "EVAL_MAX_TOKENS": found.max_tokens,
+        "EVAL_MAX_LENGTH": found.max_length,
+        "EVAL_CONCURRENCY": found.concurrency,
+        "EVAL_ENDPOINT": found.endpoint,
+        "EVAL_CHAT_TEMPLATE": int(found.chat_template),
+        "EVAL_GEN_KWARGS": _json(found.gen_kwargs),
+        "EVAL_REQUEST_TIMEOUT_S": found.request_timeout_s,
+        "EVAL_THRESHOLDS": _json(found.thresholds),
+        "EVAL_MAX_EMPTY_RATIO": found.max_empty_ratio,
+        "EVAL_MAX_UNEXTRACTED_RATIO": found.max_unextracted_ratio,
+        "EVAL_PYTHON": found.python,
+        "EVAL_TARGET_PYTHON": "3.12",
+        "EVAL_PACKAGES": found.packages,
+        "EVAL_PACKAGES_PATH": found.packages_path,
+        "EVAL_SYSTEM_SITE_PACKAGES": int(found.system_site_packages),
+        "EVAL_OFFLINE": int(found.offline),
+        "EVAL_INDEX_URL": plan.profile.pip_index_url,
+        "EVAL_CA_FILE": plan.profile.ca_file,
+        "EVAL_COMMAND": 0,
+        "EVAL_META": _json(meta),
+    }
+    own = work_folder(plan.client.step)
+    exports = [(n, v) for n, v in plan.client.env if v[: len(own) - 1] != own[:-1]]
+    return {"constants": [*constants.items(), *exports]}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _meta(plan: Plan) -> dict[str, Any]:

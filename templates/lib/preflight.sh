@@ -125,6 +125,7 @@ show_report() {
 # Logs a failure; the first one is the job's reason.
 note_failure() {
   log "preflight: FAILED: $1"
+  { printf 'FAILED\t%s\n' "$1" >>"${job_folder}/logs/preflight.log"; } 2>/dev/null || :
   [[ -n "${preflight_failure}" ]] || {
     preflight_failure="$1"
     preflight_node="$2"

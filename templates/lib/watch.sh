@@ -164,7 +164,7 @@ record_failure() {
     json+=",\"log\":${REPLY}"
     log_tail "${step}"
     result_failed="${json},\"tail\":${REPLY}}"
-    log_lines_of "${step}"
+    [[ "${step}" == preflight ]] || log_lines_of "${step}" # its failures are logged already
   fi
   write_result
 }

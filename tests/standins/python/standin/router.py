@@ -24,7 +24,7 @@ from standin.registry import Registry
 from standin.status import Status
 
 METRICS_PORT_TAKEN = 101
-VERSION = "atomesh 0.1.0"
+VERSION = "0.1.0"
 
 
 def say(text: str) -> None:
@@ -176,7 +176,7 @@ class Router:
 def main() -> None:
     argv = sys.argv[1:]
     if argv and argv[-1] in ("-V", "--version", "--version-verbose"):
-        say(VERSION)
+        say(f"atomesh {os.environ.get('STANDIN_ATOMESH_VERSION') or VERSION}")
         raise SystemExit(0)
     if argv and argv[-1] in ("-h", "--help"):
         say("Usage: atomesh launch [OPTIONS]")
