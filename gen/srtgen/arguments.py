@@ -16,7 +16,7 @@ from srtgen.words import Word, word
 Line = tuple[Word, ...]
 
 # argparse takes a word that starts with "-" for a flag unless it looks like this (CPython 3.10 to 3.13).
-ARGPARSE_NUMBER = re.compile(r"-\d+\Z|-\d*\.\d+\Z", re.ASCII)
+ARGPARSE_NUMBER = r"-[0-9]+\Z|-[0-9]*\.[0-9]+\Z"
 _JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?\Z")
 
 

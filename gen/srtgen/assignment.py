@@ -10,7 +10,7 @@ from srtgen.errors import Path, Problem, RecipeError, dotted
 
 Assignment = tuple[Literal["set", "unset"], str]
 
-_SEGMENT = re.compile(
+_SEGMENT = (
     r'(?P<dot>\.?)(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>[^\s."=\[\]]+))|\[(?P<index>[0-9]{1,9})\]'
 )
 _LABEL_LENGTH = 80
@@ -61,7 +61,7 @@ def split(text: str) -> tuple[Path, str | None]:
     path: list[str | int] = []
     position = 0
     while position < len(text) and text[position] != "=":
-        match = _SEGMENT.match(text, position)
+        match = re.compile(_SEGMENT).match(text, position)
         if not match or (match["index"] is None and bool(match["dot"]) != bool(path)):
             raise ValueError(f'column {position + 1}: expected a path like a.b[0]."c.d"')
         path.append(_segment(match, position))

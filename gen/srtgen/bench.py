@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from collections import Counter
@@ -30,7 +31,7 @@ _NO_TABLE = FlagTable("client", (), "", None, "", (), {})
 _CLIENT_DIALECT = Dialect(
     owner="the client",
     spell=lambda key: f"--{key}",
-    joined=lambda text: not arguments.ARGPARSE_NUMBER.match(text),
+    joined=lambda text: not re.match(arguments.ARGPARSE_NUMBER, text),
     judged=False,
 )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from srtgen.adapters import ENGINES, LATER_ENGINES, LATER_ROUTERS, ROUTERS
-from srtgen.document import Document
 from srtgen.profile import Profile
 from srtgen.recipe import Recipe
 from srtgen.report import Report
@@ -38,13 +37,6 @@ def roles(recipe: Recipe, report: Report) -> None:
         missing = ({"prefill", "decode"} - given).pop()
         message = f"missing key {missing}: prefill and decode come together (workers that do both are agg)"
         report.error(recipe.document, ("roles",), message, at_key=True)
-
-
-def texts(document: Document, report: Report) -> None:
-    """NUL bytes: no argument, variable or path can hold one."""
-    for path, source in document.sources.items():
-        if "\0" in source:
-            report.error(document, path, "a NUL byte cannot be part of a value")
 
 
 def profile(site: Profile, ignored: list[str], report: Report) -> None:

@@ -6,7 +6,6 @@ libyaml and the pure parser differ in what they forgive (a tab at the end of a l
 
 from __future__ import annotations
 
-from dataclasses import replace
 
 import yaml
 
@@ -103,7 +102,7 @@ class _Composer:
         if target is not None and target.closed:
             # A key stands where its alias is; a value where it is written.
             key_next = self._stack and self._stack[-1].node.kind == "map" and self._stack[-1].key is None
-            return replace(target, mark=mark) if key_next else target
+            return target.at(mark) if key_next else target
         name = short(event.anchor or "")
         if target is None:
             self._problem(mark, f"no anchor &{name} before this alias", "yaml-alias")

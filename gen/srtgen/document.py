@@ -13,6 +13,25 @@ from srtgen.source import MAX_BYTES, decode
 __all__ = ["MAX_BYTES", "MAX_DEPTH", "Document", "Mark", "load", "parse"]
 
 
+class Speech(NamedTuple):
+    """How a document converted from another layout is spoken of: its paths and key names in the author's layout."""
+
+    paths: Mapping[Path, Path] = {}
+    names: tuple[tuple[str, str], ...] = ()
+
+    def path(self, path: Path) -> Path:
+        """The author's path, by the longest beginning that has another one."""
+        for end in range(len(path), 0, -1):
+            if (other := self.paths.get(path[:end])) is not None:
+                return other + path[end:]
+        return path
+
+    def words(self, message: str) -> str:
+        for ours, theirs in self.names:
+            message = message.replace(ours, theirs)
+        return message
+
+
 class Document(NamedTuple):
     """Plain `data` (dict, list, str, int, float, bool, None) and, by path, where each part of it stands.
 
@@ -27,6 +46,7 @@ class Document(NamedTuple):
     keys: Mapping[Path, Mark]
     sources: Mapping[Path, str]
     plain: frozenset[Path]
+    speech: Speech = Speech()
 
     def mark(self, path: Path) -> Mark:
         """Where the value stands: its own position, else its key's, else the nearest parent's, else 1:1."""
@@ -41,7 +61,12 @@ class Document(NamedTuple):
     ) -> Problem:
         """A problem at the value, or at the key, of a path."""
         mark = self.key_mark(path) if at_key else self.mark(path)
-        return Problem(mark.file or self.file, mark.line, mark.column, dotted(path), message, severity, code)
+        said = self.speech.words(message)
+        return Problem(mark.file or self.file, mark.line, mark.column, self.shown(path), said, severity, code)
+
+    def shown(self, path: Path) -> str:
+        """The path as the file's author knows it."""
+        return dotted(self.speech.path(path))
 
     def _nearest(self, path: Path, first: Mapping[Path, Mark], second: Mapping[Path, Mark]) -> Mark:
         for end in range(len(path), -1, -1):

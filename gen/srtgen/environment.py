@@ -18,10 +18,13 @@ CLEARED = (
     "GPU_DEVICE_ORDINAL",
     "USE_ATOMESH_ENTRYPOINTS",
 )
-_OURS = re.compile(r"(NODE_[0-9]+_ADDR|SRTGEN_.*|SRT_.*|SLURM_.*|BASH_ENV|BASHOPTS|SHELLOPTS|BENCH_.*|PLAN_.*)\Z")
-_SECRET_VALUE = re.compile(r"hf_[A-Za-z0-9]{30,}|sk-[A-Za-z0-9_-]{16,}|AKIA[0-9A-Z]{12,}|-----BEGIN [A-Z ]+-----")
-_SECRET_NAME = re.compile(r".*(_TOKEN|_PASSWORD|_SECRET|_SECRET_KEY|_API_KEY)\Z")
-_PLACEHOLDER = re.compile(r"\$\{?[A-Za-z_]|\{[a-z_]+\}")
+_OUR_PREFIXES = ("SRTGEN_", "SRT_", "SLURM_", "BENCH_", "EVAL_", "PLAN_")
+_SHELL_NAMES = frozenset({"BASH_ENV", "BASHOPTS", "SHELLOPTS", "IFS"})
+# Patterns stay text: most recipes have no value that needs one, and compiling them costs as much as all other checks.
+_SECRET_STARTS = ("hf_", "sk-", "AKIA", "-----BEGIN")
+_SECRET_VALUE = r"hf_[A-Za-z0-9]{30,}|sk-[A-Za-z0-9_-]{16,}|AKIA[0-9A-Z]{12,}|-----BEGIN [A-Z ]+-----"
+_SECRET_ENDS = ("_TOKEN", "_PASSWORD", "_SECRET", "_SECRET_KEY", "_API_KEY")
+_PLACEHOLDER = r"\$\{?[A-Za-z_]|\{[a-z_]+\}"
 
 Environment = tuple[tuple[str, Word], ...]
 
@@ -57,7 +60,7 @@ def secrets(environment: Environment) -> list[str]:
 
 def _check(setting: Setting, managed: Mapping[str, Word], reserved: frozenset[str], report: Report) -> None:
     name = setting.key
-    if name in CLEARED or name in reserved or _OURS.match(name):
+    if name in CLEARED or name in reserved or _is_ours(name):
         message = f"{name} is set by srtgen and cannot be set in a recipe"
         report.error(setting.document, setting.path, message, at_key=True)
     elif name in managed and _value(setting) != managed[name]:
@@ -69,21 +72,28 @@ def _check(setting: Setting, managed: Mapping[str, Word], reserved: frozenset[st
         report.error(setting.document, setting.path, message)
 
 
+def _is_ours(name: str) -> bool:
+    node = name.startswith("NODE_") and name.endswith("_ADDR")
+    return node or name.startswith(_OUR_PREFIXES) or name in _SHELL_NAMES
+
+
 def _is_secret(name: str, value: str) -> bool:
-    return bool(_SECRET_VALUE.search(value) or (_SECRET_NAME.match(name) and value not in ("", "EMPTY")))
+    if any(start in value for start in _SECRET_STARTS) and re.search(_SECRET_VALUE, value):
+        return True
+    return name.endswith(_SECRET_ENDS) and value not in ("", "EMPTY")
 
 
 def check_placeholders(settings: Iterable[Setting], report: Report) -> None:
     """Values that srt-slurm would expand: here they would arrive as literal text."""
     for setting in settings:
-        if isinstance(setting.value, str) and (found := _PLACEHOLDER.search(setting.value)):
-            message = f"{found.group(0)}... is not expanded; {_instead(setting.value)}"
+        if isinstance(setting.value, str) and (found := placeholder(setting.value)):
+            message = f"{found}... is not expanded; {_instead(setting.value)}"
             report.error(setting.document, setting.path, message)
 
 
 def placeholder(text: str) -> str | None:
     """The first placeholder in a text that srt-slurm would expand, or None."""
-    found = _PLACEHOLDER.search(text)
+    found = re.search(_PLACEHOLDER, text) if "$" in text or "{" in text else None
     return found.group(0) if found else None
 
 

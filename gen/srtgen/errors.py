@@ -15,7 +15,10 @@ _PATH_LENGTH = 200  # of a printed path: a key may be as long as a file
 
 
 class Problem(NamedTuple):
-    """One finding; line and column count from 1, `path` comes from `dotted`, `severity` is error, warning or note."""
+    """One finding; line and column count from 1, `path` comes from `dotted`, `severity` is error, warning or note.
+
+    `reason` is why the recipe silences it, "" where it does not.
+    """
 
     file: str
     line: int
@@ -24,12 +27,14 @@ class Problem(NamedTuple):
     message: str
     severity: str = "error"
     code: str = ""
+    reason: str = ""
 
     def text(self) -> str:
         """The printed form, always one line: `file:line:column: severity: path: message`."""
         where = f"{self.file}:{self.line}:{self.column}"
         path = self.path if len(self.path) <= _PATH_LENGTH else self.path[:_PATH_LENGTH] + "..."
-        parts = (where, self.severity, path, self.message)
+        said = f"{self.message} (silenced: {self.reason})" if self.reason else self.message
+        parts = (where, self.severity, path, said)
         return visible(": ".join(part for part in parts if part))
 
 

@@ -11,7 +11,7 @@ from srtgen.plan import Plan
 from srtgen.profile import Profile
 from srtgen.report import Report
 
-LAYOUTS = (2,)
+LAYOUTS = (1, 2)
 
 
 class Source(NamedTuple):
@@ -35,11 +35,10 @@ def bundle(source: Source, cluster: Source | None, changes: Sequence[tuple[str, 
     """
     report = Report()
     site, ignored = _profile(cluster, report)
-    doc = _recipe(source, changes, report)
+    doc = _recipe(source, changes, site.gpus_per_node if site else None, report)
     if doc is None or site is None:
         report.stop_on_errors()
     assert doc is not None and site is not None
-    checks.texts(doc, report)
     checks.profile(site, ignored, report)
     made = plan.make(recipe.read(doc), site, report)
     findings = report.findings()
@@ -79,7 +78,6 @@ def _profile(cluster: Source | None, report: Report) -> tuple[Profile | None, li
     report.add(verdict.problems)
     if not verdict.readable:
         return None, []
-    checks.texts(doc, report)
     return profile.read(doc), schemas.ignored_keys(doc, "cluster")
 
 
@@ -91,7 +89,10 @@ def _load(source: Source, report: Report) -> document.Document | None:
         return None
 
 
-def _recipe(source: Source, changes: Sequence[tuple[str, str]], report: Report) -> document.Document | None:
+def _recipe(
+    source: Source, changes: Sequence[tuple[str, str]], gpus_per_node: int | None, report: Report
+) -> document.Document | None:
+    """The recipe in layout 2, whichever it is written in; None if it cannot be read."""
     doc = _load(source, report)
     if doc is None:
         return None
@@ -100,22 +101,38 @@ def _recipe(source: Source, changes: Sequence[tuple[str, str]], report: Report) 
     except document.RecipeError as error:
         report.add(error.problems)
         return None
-    if isinstance(doc.data, dict) and not _known_layout(doc, report):
+    layout = _layout(doc, report)
+    if layout is None:
         return None
-    verdict = schemas.judge(doc, "recipe-2")
+    verdict = schemas.judge(doc, f"recipe-{layout}")
     report.add(verdict.problems)
-    return doc if verdict.readable else None
+    if not verdict.readable:
+        return None
+    if layout == 1:
+        from srtgen import layout1  # recipes of layout 2 do not pay for it
+
+        return layout1.convert(doc, gpus_per_node, report)
+    return doc
 
 
-def _known_layout(doc: document.Document, report: Report) -> bool:
-    known = ", ".join(map(str, LAYOUTS))
+def _layout(doc: document.Document, report: Report) -> int | None:
+    """The layout that the recipe is written in; layout 1 is the one without a key for it."""
+    known = ", ".join(map(str, LAYOUTS[1:]))
+    if not isinstance(doc.data, dict):
+        return LAYOUTS[-1]
     if "schema" not in doc.data:
-        message = f"no key schema: this is a recipe of layout 1, which is not supported yet; known layouts: {known}"
-        report.error(doc, (), message)
-        return False
+        if layout_2 := [key for key in ("roles", "engine") if key in doc.data]:
+            message = f"missing key schema; with {' and '.join(layout_2)} this is layout 2: write schema: 2"
+            report.error(doc, (), message)
+            return None
+        return 1
     layout = doc.data["schema"]
     if isinstance(layout, bool) or layout not in LAYOUTS:
         shown = doc.sources.get(("schema",), "this")
-        report.error(doc, ("schema",), f"{shown} is not a known layout; known layouts: {known}")
-        return False
-    return True
+        message = f"{shown} is not a known layout; known layouts: {known} (recipes of layout 1 have no key schema)"
+        report.error(doc, ("schema",), message)
+        return None
+    if layout == 1:
+        report.error(doc, ("schema",), "recipes of layout 1 have no key schema; remove it", at_key=True)
+        return None
+    return int(layout)

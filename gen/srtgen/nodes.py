@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -22,11 +21,10 @@ _SCALAR_TAGS: dict[str, tuple[type, ...]] = {
     f"{_TAG}bool": (bool,),
     f"{_TAG}null": (type(None),),
 }
-_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
+_NOT_TEXT = "[\0\ud800-\udfff]"
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """A position, counted from 1; `file` is set where it is not the document's own."""
 
     line: int
@@ -34,33 +32,46 @@ class Mark:
     file: str = ""
 
 
-@dataclass(slots=True, eq=False)
 class Node:
     """A scalar, a list of nodes, or a mapping from key text to (key node, value node), merges applied."""
 
-    kind: str
-    mark: Mark
-    value: Any
-    source: str = ""
-    plain: bool = False
-    broken: bool = False
-    closed: bool = True
-    size: int = 1
-    height: int = 1
+    __slots__ = ("kind", "mark", "value", "source", "plain", "broken", "closed", "size", "height")
+
+    def __init__(
+        self, kind: str, mark: Mark, value: Any, source: str = "", plain: bool = False, broken: bool = False,
+        closed: bool = True, size: int = 1, height: int = 1,
+    ) -> None:
+        self.kind = kind
+        self.mark = mark
+        self.value = value
+        self.source = source
+        self.plain = plain
+        self.broken = broken
+        self.closed = closed
+        self.size = size
+        self.height = height
+
+    def at(self, mark: Mark) -> Node:
+        """The same node at another position."""
+        return Node(
+            self.kind, mark, self.value, self.source, self.plain, self.broken, self.closed, self.size, self.height
+        )
 
 
 Pairs = dict[str, tuple[Node, Node]]
 
 
-@dataclass(slots=True)
 class Frame:
     """A list or mapping under construction: its own pairs so far, its << pair, and a key that waits for its value."""
 
-    node: Node
-    path: Path
-    key: Node | None = None
-    own: Pairs = field(default_factory=dict)
-    merge: tuple[Node, Node] | None = None
+    __slots__ = ("node", "path", "key", "own", "merge")
+
+    def __init__(self, node: Node, path: Path) -> None:
+        self.node = node
+        self.path = path
+        self.key: Node | None = None
+        self.own: Pairs = {}
+        self.merge: tuple[Node, Node] | None = None
 
     def next_path(self) -> Path:
         """The path of the value that comes next."""
@@ -108,7 +119,7 @@ def mark_of(event: yaml.Event) -> Mark:
 
 
 def scalar_value(text: str, tag: str | None, bare: bool) -> Any:
-    if _NOT_TEXT.search(text):
+    if not text.isprintable() and re.search(_NOT_TEXT, text):
         raise ValueError("a text cannot hold NUL or half a surrogate pair")
     if tag is None:
         return yaml12.scalar(text) if bare else text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -160,6 +159,8 @@ def _drop(rest: Path) -> None:
 
 
 def _nearest(key: str, known: Mapping[str, Any]) -> str:
+    import difflib  # only wrong overrides pay for it
+
     found = difflib.get_close_matches(key, known, n=1)
     return f"; did you mean {dotted((found[0],))}?" if found else ""
 

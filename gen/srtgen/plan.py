@@ -38,8 +38,7 @@ _OWN_FOLDERS = {"HOME": "home", "XDG_CACHE_HOME": "cache"}
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 
 
-@dataclass(frozen=True)
-class Process:
+class Process(NamedTuple):
     """One process of the job. `lines` is its argv, one flag a line; `node` counts from 0 in allocation order."""
 
     step: str
@@ -54,8 +53,7 @@ class Process:
     ranks: int = 1
 
 
-@dataclass(frozen=True)
-class RoleGroup:
+class RoleGroup(NamedTuple):
     """The processes of one role, which share a launch script."""
 
     name: str
@@ -64,8 +62,7 @@ class RoleGroup:
     srun_options: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Health:
+class Health(NamedTuple):
     """Deadline of loading = attempts * interval (seconds); texts and patterns that end the wait."""
 
     attempts: int

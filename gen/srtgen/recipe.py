@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Mapping, NamedTuple
 
 from srtgen.document import Document
-from srtgen.errors import Path, dotted
+from srtgen.errors import Path
 
 ROLE_NAMES = ("prefill", "decode", "agg")
 COLOCATE = "colocate"
@@ -26,7 +26,7 @@ class Setting(NamedTuple):
 
     @property
     def place(self) -> str:
-        return f"{dotted(self.path)} (line {self.document.key_mark(self.path).line})"
+        return f"{self.document.shown(self.path)} (line {self.document.key_mark(self.path).line})"
 
 
 class Model(NamedTuple):

@@ -17,8 +17,8 @@ class Report:
     def add(self, problems: Iterable[Problem]) -> None:
         self.problems.extend(problems)
 
-    def error(self, document: Document, path: Path, message: str, at_key: bool = False) -> None:
-        self.problems.append(document.problem(path, message, at_key=at_key))
+    def error(self, document: Document, path: Path, message: str, at_key: bool = False, code: str = "") -> None:
+        self.problems.append(document.problem(path, message, at_key=at_key, code=code))
 
     def warning(self, document: Document, path: Path, message: str, code: str = "") -> None:
         self.problems.append(document.problem(path, message, at_key=True, severity="warning", code=code))

@@ -6,7 +6,6 @@ Two annotations of our own: `x-expects` words what is right where a type or patt
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from functools import lru_cache
@@ -29,7 +28,7 @@ _TYPE_WORDS = {
     "boolean": "true or false",
     "null": "nothing",
 }
-_ODD_INTEGER = re.compile(r"[+-]?(0x[0-9A-Fa-f]+|0o[0-7]+|[0-9][0-9_]*)\Z")
+_ODD_INTEGER = r"[+-]?(0x[0-9A-Fa-f]+|0o[0-7]+|[0-9][0-9_]{0,300})\Z"
 
 
 def _is_integer(_checker: Any, value: Any) -> bool:
@@ -107,15 +106,21 @@ def _unknown_keys(document: Document, error: ValidationError, path: Path, root: 
         yield document.problem((*path, key), f"unknown key; {_hint(key, known, path, root)}", at_key=True)
 
 
+def _near(word: str, choices: list[str], n: int, cutoff: float) -> list[str]:
+    import difflib  # only wrong recipes pay for it
+
+    return difflib.get_close_matches(word, choices, n=n, cutoff=cutoff)
+
+
 def _hint(key: str, known: dict[str, Any], path: Path, root: dict[str, Any]) -> str:
     acted_on = [k for k, v in known.items() if "x-refused" not in v]
-    near = difflib.get_close_matches(key.lower().replace("-", "_"), acted_on, n=1, cutoff=0.7)
+    near = _near(key.lower().replace("-", "_"), acted_on, n=1, cutoff=0.7)
     if near:
         return f"did you mean {near[0]}?"
     elsewhere = [dotted(p) for p in _homes(root, key) if p[:-1] != path]
     if elsewhere:
         return f"its place is {' or '.join(elsewhere)}"
-    near = difflib.get_close_matches(key.lower(), acted_on, n=1, cutoff=0.4)
+    near = _near(key.lower(), acted_on, n=1, cutoff=0.4)
     return f"did you mean {near[0]}?" if near else f"known here: {', '.join(sorted(acted_on))}"
 
 
@@ -180,7 +185,7 @@ def _constant(value: object) -> str:
 
 
 def _one_of(shown: str, value: object, choices: list[str]) -> str:
-    near = difflib.get_close_matches(str(value), choices, n=1, cutoff=0.6)
+    near = _near(str(value), choices, n=1, cutoff=0.6)
     hint = f"; did you mean {near[0]}?" if near else ""
     return f"{shown} is not one of {', '.join(choices)}{hint}"
 
@@ -201,7 +206,7 @@ def _number_hint(document: Document, error: ValidationError, path: Path) -> str:
     source = document.sources.get(path, "")
     if isinstance(error.instance, float) and error.instance.is_integer() and abs(error.instance) < 1e15:
         return f"{source} is not a whole number as written; write {int(error.instance)}"
-    if isinstance(error.instance, str) and _ODD_INTEGER.match(source):
+    if isinstance(error.instance, str) and re.match(_ODD_INTEGER, source):
         digits = source.lstrip("+-").replace("_", "").lower()
         base = 16 if digits.startswith("0x") else 8 if digits.startswith("0o") else 10
         sign = "-" if source.startswith("-") else ""

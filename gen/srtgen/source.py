@@ -12,11 +12,11 @@ MAX_BYTES = 4 * 1024 * 1024
 
 _BOM = b"\xef\xbb\xbf"
 # U+0085, U+2028 and U+2029 break lines in YAML 1.1 but not in 1.2; a lone CR hides what stands before it.
-_UNWANTED = re.compile(
+_UNWANTED = (
     "\r(?!\n)|[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
 
-_DIRECTIVE = re.compile(r"^%(?!YAML[ \t]+1\.2[ \t]*(?:#.*)?$)", re.MULTILINE)
+_DIRECTIVE = r"^%(?!YAML[ \t]+1\.2[ \t]*(?:#.*)?$)"
 # Where libyaml and the pure parser word one mistake differently, or neither says what to do.
 _MESSAGES = {
     "mapping values are not allowed": 'a ":" cannot stand here; check the indentation, or quote a text that holds ": "',
@@ -41,16 +41,23 @@ def decode(file: str, content: bytes) -> str:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise _not_utf8(file, content, error.start) from None
-    unwanted = _UNWANTED.search(text)
+    unwanted = None if _is_plain_ascii(text) else re.search(_UNWANTED, text)
     if unwanted:
         raise _unwanted_character(file, text, unwanted.start())
     text = text.replace("\r\n", "\n")
     return text if text.endswith("\n") else text + "\n"
 
 
+def _is_plain_ascii(text: str) -> bool:
+    """Most recipes are; they are spared the pattern, whose compilation is dear."""
+    return text.isascii() and text.replace("\r\n", "").replace("\n", "").replace("\t", "").isprintable()
+
+
 def foreign_directive(text: str, end: int) -> int:
     """The line of the first directive before offset `end` other than %YAML 1.2; 0 if there is none."""
-    directive = _DIRECTIVE.search(text, 0, end)
+    if "%" not in text[:end]:
+        return 0
+    directive = re.compile(_DIRECTIVE, re.MULTILINE).search(text, 0, end)
     return text.count("\n", 0, directive.start()) + 1 if directive else 0
 
 

@@ -21,11 +21,11 @@ _WORDS: dict[str, bool | None] = {
 _NUMERIC_START = frozenset("-.+0123456789")
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)\Z")
 _FLOAT = re.compile(r"-?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
-_NOT_FINITE = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
-_ODD = re.compile(
+_NOT_FINITE = r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
+_ODD = (
     r"[-+]?(?:0[oO][0-7_]+|0[xX][0-9a-fA-F_]+|0[bB][01_]+|(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?)\Z"
 )
-_NON_ZERO = re.compile(r"[-.0]*[1-9]")
+_NON_ZERO = r"[-.0]*[1-9]"
 
 
 def scalar(text: str) -> str | int | float | bool | None:
@@ -38,14 +38,14 @@ def scalar(text: str) -> str | int | float | bool | None:
         return _integer(text)
     if _FLOAT.match(text):
         return _float(text)
-    if _NOT_FINITE.match(text):
+    if re.match(_NOT_FINITE, text):
         raise ValueError(f"{text} is not a finite number; quote it if text is meant")
     return text
 
 
 def odd_number(text: str) -> bool:
     """Whether some YAML version or Python reads this text as a number, while `scalar` keeps it as text."""
-    return bool(_ODD.match(text)) and not _INTEGER.match(text) and not _FLOAT.match(text)
+    return bool(re.match(_ODD, text)) and not _INTEGER.match(text) and not _FLOAT.match(text)
 
 
 def _integer(text: str) -> int:
@@ -59,7 +59,7 @@ def _float(text: str) -> float:
     number = float(text)
     if math.isinf(number):
         raise ValueError(f"{short(text)} is too large for a number; quote it if text is meant")
-    if number == 0 and _NON_ZERO.match(text):
+    if number == 0 and re.match(_NON_ZERO, text):
         raise ValueError(f"{short(text)} is too small for a number; quote it if text is meant")
     return number
 

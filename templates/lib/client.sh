@@ -2,6 +2,11 @@
 # The benchmark client: its environment, its turn, and what its end means.
 
 readonly LATE_DEATH_S=2 # a component that dies may fail the client first
+readonly BEAT_CHECK_S=10
+readonly SILENT_S="${SRTGEN_CLIENT_SILENT_S:-120}" # the client's heartbeat (role.sh) may stand still for so long
+
+beat_seen=''
+beat_since=0
 
 # Variables that clients of srt-slurm know, and ours.
 export_client_environment() {
@@ -43,15 +48,34 @@ client_code() {
   esac
 }
 
+# Ends the job if the client's step is gone without a word from Slurm: then srun would hang until the time limit.
+check_beat() {
+  local beat=''
+  { read -r beat <"${job_folder}/logs/.bench.alive"; } 2>/dev/null || :
+  if [[ "${beat}" != "${beat_seen}" || (-z "${beat}" && -e "${job_folder}/logs/.bench.alive") ]]; then
+    beat_seen="${beat}"
+    beat_since=${SECONDS}
+  elif ((SECONDS - beat_since >= SILENT_S)); then
+    confirm_running
+    [[ -n "${step_code[bench]:-}" ]] ||
+      fail 11 "bench on ${step_host[bench]} shows no sign of life for ${SILENT_S} s: did its slurmstepd die?" bench
+  fi
+}
+
 # Runs the client to its end. While it runs any component's end is the job's (see pump).
 run_client() {
-  local start=${SECONDS} next=$((SECONDS + 300))
+  local start=${SECONDS} next=$((SECONDS + 300)) next_beat=$((SECONDS + BEAT_CHECK_S))
+  beat_since=${SECONDS}
   give_turn bench
   while [[ -z "${step_code[bench]:-}" ]]; do
     pump 1
     if ((SECONDS >= next)); then
       log "benchmark: running for $((SECONDS - start)) s"
       next=$((SECONDS + 300))
+    fi
+    if ((SECONDS >= next_beat)); then
+      check_beat
+      next_beat=$((SECONDS + BEAT_CHECK_S))
     fi
   done
   judge_client

@@ -46,6 +46,19 @@ make_own_folders() {
   done < <(compgen -e)
 }
 
+# Shows that process PID of step STEP lives, by a file that changes every 5 s. A dead slurmstepd makes its srun hang
+# without a word; servers are asked for their health, the client has only this. Waits on an empty pipe: no forks.
+keep_beating() {
+  local step="$1" pid="$2" file="${SRTGEN_RESULTS}/logs/.$1.alive" count=0 idle
+  exec {idle}<> <(:)
+  while kill -0 "${pid}" 2>/dev/null; do
+    ((count % 10)) || printf '%s\n' "${count}" 2>/dev/null >"${file}" || :
+    count=$((count + 1))
+    read -r -t 0.5 -u "${idle}" || :
+  done
+  rm -f -- "${file}"
+}
+
 # The one call of a role script: own writable work folder, limits, identity, turn.
 enter_role() {
   local step="$1" folder probe
@@ -64,5 +77,6 @@ enter_role() {
   raise_limits
   print_identity "${step}"
   print_versions
+  [[ "${step}" != bench ]] || (keep_beating "${step}" "$$" </dev/null >/dev/null 2>&1 &)
   wait_turn
 }

@@ -120,20 +120,23 @@ clean_hosts() {
 
 # Called once, from the EXIT trap: errors must not stop it.
 teardown() {
-  local name workers=()
-  for name in health watch router canary; do end_task "${name}"; done
+  local name workers=() left=()
+  for name in health watch router canary judge; do end_task "${name}"; done
   for name in "${steps[@]}"; do
     [[ "${step_role[${name}]}" == bench || "${step_role[${name}]}" == atomesh ]] || workers+=("${name}")
   done
   if job_is_ending; then
     kill_wait
     log "Slurm is ending the job: waiting for its steps"
-    wait_steps $((REPLY > 2 ? REPLY - 1 : 1)) "${steps[@]}" || log "not ended by themselves: ${REPLY}"
+    # The verdict needs a moment too, before this shell is killed.
+    wait_steps $((REPLY > 3 ? REPLY - 2 : 1)) "${steps[@]}" && return 0
+    read -r -a left <<<"${REPLY}"
+    log "not ended by themselves: ${left[*]}"
+    kill_srun KILL "${left[@]}"
     return 0
   fi
   stop_steps bench
   stop_steps "${PLAN_ROUTER_STEP}"
   stop_steps "${workers[@]}"
-  running_steps preflight
   clean_nodes
 }

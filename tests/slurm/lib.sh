@@ -119,13 +119,16 @@ node_pids() {
     fi
 }
 
-# Prints the pids in the namespaces of some nodes, but for those that only hold the namespaces open.
+# Prints the pids in the namespaces of some nodes, but for those that only hold the namespaces open. A node that has
+# not left the machine's own namespace yet has no processes: what is listed here may be killed.
 space_pids() {
-    local node pid space path
+    local node pid own space path
     local -A ours=()
+    own=$(stat -Lc %i /proc/self/ns/uts)
     for node in "$@"; do
         pid=$(pid_of "ns-${node}") || continue
         space=$(stat -Lc %i "/proc/${pid}/ns/uts") || continue
+        [[ ${space} != "${own}" ]] || continue
         ours[${space}]=${pid}
     done
     while read -r space path; do

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import json
 from functools import lru_cache
 from typing import Any, Mapping, NamedTuple
@@ -20,7 +21,7 @@ GREATEST_TP = 8  # ATOM 2026-08-22: config.py accepts 1..8
 _DIALECT = Dialect(
     owner="ATOM",
     spell=lambda key: f"--{key}",
-    joined=lambda text: not arguments.ARGPARSE_NUMBER.match(text),
+    joined=lambda text: not re.match(arguments.ARGPARSE_NUMBER, text),
 )
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import re
 
-_TABLE_BREAKERS = re.compile(r"[\s,]")
+_TABLE_BREAKERS = r"[\s,]"
 
 
 class Runtime(NamedTuple):
@@ -14,12 +14,12 @@ class Runtime(NamedTuple):
 
     name: str
     contained: bool
-    unmountable: re.Pattern[str] | None = None
+    unmountable: str = ""
     why: str = ""
 
     def path_problem(self, path: str) -> str | None:
         """Why this host or container path cannot be mounted, or None."""
-        if self.unmountable and self.unmountable.search(path):
+        if self.unmountable and re.search(self.unmountable, path):
             return f"{self.name} cannot mount a path with {self.why}"
         return None
 
@@ -27,6 +27,6 @@ class Runtime(NamedTuple):
 RUNTIMES = {
     # pyxis splits its mount list at commas, enroot its fstab at blanks.
     "pyxis": Runtime("pyxis", True, _TABLE_BREAKERS, "a blank or a comma"),
-    "docker": Runtime("docker", True, re.compile(r"[,\n]"), "a comma"),
+    "docker": Runtime("docker", True, r"[,\n]", "a comma"),
     "none": Runtime("none", False),
 }

@@ -1,0 +1,292 @@
+"""Real jobs of generated bundles: a table row (Scenario) becomes a bundle, a Slurm job, and an Outcome to look at."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from slurm_cluster import ENDED, STANDINS, SlurmCluster, rootfs_env, standins_env
+
+ROOT = Path(__file__).resolve().parent.parent
+PROFILES = Path(__file__).resolve().parent / "profiles"
+RECIPES = ROOT / "recipes" / "atom"
+SHARED = "qwen3-0.6b-1p1d-shared-node"
+PAIR = "qwen3-0.6b-1p1d-tp1"
+AGGREGATE = "qwen3-0.6b-agg-2w"
+DSV4 = "dsv4-pro-fp4-mi355x-2p1d-dpa-tp8-8k1k"
+# Small but whole: every phase, one point of 16 requests. What loads and waits is real, only shorter.
+SMALL = ("benchmark.isl=32", "benchmark.osl=8", "benchmark.concurrencies=[2]", "gpu_drain_timeout_s=2",
+         "health_check.max_attempts=60", "health_check.interval_seconds=1")
+FAST = {"STANDIN_ROUTER_SCALE": "0.1", "STANDIN_LOAD_S": "0.2"}
+JOB_LIMIT_S = 150.0
+CLEAN_S = 8.0
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One job and what must become of it. `fault` is a STANDIN_FAULT text, `act` runs beside the job."""
+
+    name: str
+    code: int = 0
+    reason: str = ""
+    phase: str = ""
+    step: str = ""
+    state: str = ""
+    recipe: str = SHARED
+    profile: str = "none"
+    sets: tuple[str, ...] = ()
+    fault: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    args: tuple[str, ...] = ()
+    nodes: int = 1
+    seconds: float = 60.0
+    waits: bool = False
+    own_bundle: bool = False
+    prepare: Callable[[Live], None] | None = None
+    act: Callable[[Live], None] | None = None
+    submit: Callable[[Live], str] | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def slurm_state(self) -> str:
+        """Slurm's word for the end that is expected."""
+        return self.state or ("FAILED" if self.code else "COMPLETED")
+
+
+@dataclass
+class Outcome:
+    """A job that has ended, and what it left."""
+
+    live: Live
+    state: str = ""
+    exit_code: int = -1
+    left: Mapping[str, Any] = field(default_factory=dict)
+    files: Sequence[str] = ()
+
+    @property
+    def result(self) -> dict[str, Any]:
+        return self.live.result()
+
+    @property
+    def output(self) -> str:
+        """What the batch script printed."""
+        return self.live.output()
+
+    @property
+    def seconds(self) -> float:
+        """The job's own time from its start to its verdict."""
+        return float(self.result["phases"][-1]["start_s"])
+
+    def log(self, step: str) -> str:
+        return self.live.log(step)
+
+    def lasted(self, phase: str) -> float:
+        return sum(row["seconds"] for row in self.result["phases"] if row["name"] == phase)
+
+
+class Live:
+    """A scenario's job while it lives: its nodes, bundle and results."""
+
+    def __init__(self, scenario: Scenario, cluster: SlurmCluster, nodes: Sequence[str], folder: Path) -> None:
+        self.scenario = scenario
+        self.cluster = cluster
+        self.nodes = list(nodes)
+        self.folder = folder
+        self.bundle = folder / "bundle"
+        self.cwd = folder
+        self.job = ""
+        self.env: dict[str, str] = {}
+        self.script: str | Path = ""
+        self.args: list[str] = []
+        self.results_root: Path | None = None
+        self.notes: dict[str, Any] = {}
+        self.undo: list[Callable[[], object]] = []
+        self.strangers: list[subprocess.Popen[str]] = []
+
+    # -- looking ------------------------------------------------------------
+
+    @property
+    def results(self) -> Path:
+        return (self.results_root or self.bundle / "results") / self.job
+
+    def result(self) -> dict[str, Any]:
+        return dict(json.loads((self.results / "result.json").read_text()))
+
+    def output(self) -> str:
+        path = self.cwd / f"slurm-{self.job}.out"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def log(self, step: str) -> str:
+        path = self.results / "logs" / f"{step}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def ended(self) -> bool:
+        return self.cluster.job(self.job).state in ENDED
+
+    def until(self, what: str, check: Callable[[], Any], timeout: float = 60) -> Any:
+        """Polls until check is true; TimeoutError with the job's output else, also when the job ends before."""
+        end = time.monotonic() + timeout
+        while not (value := check()):
+            if time.monotonic() > end or (self.job and self.ended() and not check()):
+                raise TimeoutError(f"{self.scenario.name}: not seen: {what}\n{self.output()[-3000:]}")
+            time.sleep(0.2)
+        return value
+
+    def phase(self, name: str, timeout: float = 60) -> None:
+        """Waits until the job is in a phase."""
+        self.until(f"phase {name}", lambda: (self.results / "result.json").exists() and self.result()["phase"] == name,
+                   timeout)
+
+    def logged(self, step: str, text: str, timeout: float = 60) -> None:
+        self.until(f"{text!r} in {step}'s log", lambda: text in self.log(step), timeout)
+
+    def pids(self, node: str, text: str) -> list[int]:
+        """Processes of a node whose command line holds a text."""
+        return [pid for pid, line in self.cluster.processes(node).items() if text in line]
+
+    # -- acting -------------------------------------------------------------
+
+    def scancel(self, *options: str) -> None:
+        self.cluster.run(["scancel", *options, self.job])
+
+    def on_node(self, node: str, *command: str) -> subprocess.Popen[str]:
+        """A process of somebody else on a node; ended when the scenario is over."""
+        argv = [str(Path(__file__).parent / "slurm" / "node.sh"), "exec", node, *command]
+        process = subprocess.Popen(argv, env=self.cluster.env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL, text=True)
+        self.strangers.append(process)
+        return process
+
+    def occupy(self, node: str, port: int) -> None:
+        """Somebody else listens on a port."""
+        self.on_node(node, "python3", "-m", "http.server", str(port), "--bind", "0.0.0.0")
+        end = time.monotonic() + 10
+        while port not in self.cluster.listening(node):
+            assert time.monotonic() < end, f"nobody listens on {node}:{port}"
+            time.sleep(0.1)
+
+    def mount_tmpfs(self, node: str, path: Path, size: str = "4m") -> None:
+        """An empty small file system over a folder, seen on one node only."""
+        self.cluster.node("exec", node, "mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(path))
+        self.undo.append(lambda: self.cluster.node("exec", node, "umount", "-l", str(path)))
+
+    def end_strangers(self) -> None:
+        for process in self.strangers:
+            process.kill()
+            process.wait()
+        self.strangers.clear()
+
+    def clean_up(self) -> None:
+        self.end_strangers()
+        for step in reversed(self.undo):
+            step()
+
+
+def generate(recipe: str, profile: str, sets: Sequence[str], out: Path, force: bool = False) -> Path:
+    """Writes a recipe's bundle, as the command does; sets are --set texts, one that starts with - is an --unset."""
+    from srtgen import bundle
+    from srtgen.generate import Source
+    from srtgen.generate import bundle as compile_bundle
+
+    source, cluster = RECIPES / f"{recipe}.yaml", PROFILES / f"{profile}.yaml"
+    changes = [("unset", text[1:]) if text.startswith("-") else ("set", text) for text in sets]
+    made = compile_bundle(Source(str(source), source.name, source.read_bytes()),
+                          Source(str(cluster), cluster.name, cluster.read_bytes()), changes)
+    bundle.write(out, made.files, force)
+    return out
+
+
+@lru_cache(maxsize=None)
+def _pristine(recipe: str, profile: str, sets: tuple[str, ...], store: Path) -> Path:
+    """One generated bundle per kind; jobs that do not touch theirs share it."""
+    return generate(recipe, profile, sets, store / f"{recipe}-{profile}-{abs(hash(sets)):x}")
+
+
+def environment(scenario: Scenario) -> dict[str, str]:
+    """The submit environment by which a job finds the stand-ins."""
+    more = {**FAST, **scenario.env}
+    if scenario.fault:
+        more["STANDIN_FAULT"] = scenario.fault
+    if scenario.profile in ("none", "shared", "one-cpu"):
+        return standins_env(**more)
+    if scenario.profile == "docker":
+        env = standins_env(DOCKER_STANDIN_ROOTFS=str(STANDINS), **more)
+        names = ["PYTHONPATH", *(name for name in env if name.startswith("STANDIN_"))]
+        image = f"PATH={STANDINS}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        return {"DOCKER_STANDIN_ENV": image, "SRTGEN_PASS_ENV": " ".join(names), **env}
+    return rootfs_env(**more)
+
+
+def prepare(live: Live, store: Path) -> None:
+    """Everything before sbatch: bundle, environment, whatever the scenario wants to find broken."""
+    scenario = live.scenario
+    live.folder.mkdir(parents=True)
+    pristine = _pristine(scenario.recipe, scenario.profile, SMALL + scenario.sets, store)
+    live.bundle = pristine
+    if scenario.own_bundle:
+        live.bundle = live.folder / "bundle"
+        shutil.copytree(pristine, live.bundle, ignore=shutil.ignore_patterns("results"))
+    live.env = environment(scenario)
+    if scenario.profile == "docker":
+        live.env["DOCKER_STANDIN_STATE"] = str(live.folder / "docker")
+    live.script = live.bundle / "run.sbatch"
+    live.args = [f"--nodelist={','.join(live.nodes)}", *scenario.args]
+    if scenario.prepare:
+        scenario.prepare(live)
+
+
+def submit(live: Live) -> str:
+    return live.cluster.sbatch(live.script, env=live.env, cwd=live.cwd, args=live.args)
+
+
+def run(live: Live, store: Path) -> Outcome:
+    """A scenario from its bundle to its outcome; leaves the nodes clean for the next one."""
+    scenario = live.scenario
+    try:
+        prepare(live, store)
+        live.job = (scenario.submit or submit)(live)
+        if scenario.act:
+            scenario.act(live)
+        state, code = live.cluster.wait(live.job, JOB_LIMIT_S)
+        live.end_strangers()
+        outcome = Outcome(live, state, int(code.split(":")[0]), left=leftovers(live), files=work_files(live))
+    finally:
+        live.clean_up()
+        if live.job:
+            live.cluster.run(["scancel", "--quiet", live.job], check=False)
+    return outcome
+
+
+def leftovers(live: Live) -> dict[str, Any]:
+    """Processes, ports and containers on the job's nodes, once it had a moment to be gone."""
+    end = time.monotonic() + CLEAN_S
+    while True:
+        left: dict[str, Any] = {}
+        for node in live.nodes:
+            row = {"processes": live.cluster.processes(node), "ports": live.cluster.listening(node)}
+            if any(row.values()):
+                left[node] = row
+        state = live.env.get("DOCKER_STANDIN_STATE")
+        containers = [str(path) for path in Path(state).glob("*/*/spec.json")] if state else []
+        if containers:
+            left["containers"] = containers
+        if not left or time.monotonic() > end:
+            return left
+        time.sleep(0.2)
+
+
+def work_files(live: Live) -> list[str]:
+    """Folders of the job that are still in /tmp of the nodes (which all share it)."""
+    pattern = re.compile(rf"srtgen-(run-)?{live.job}(\.|$)")
+    return [name for name in os.listdir("/tmp") if live.job and pattern.match(name)]

@@ -1,0 +1,81 @@
+"""Jobs that must pass: every topology, every runtime, tokens from decode through the router, nothing left behind."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+
+import pytest
+from jobs_rig import AGGREGATE, DSV4, PAIR, SHARED, Outcome, Scenario
+from jobs_runner import check, on, outcome  # noqa: F401  (a fixture)
+from slurm_cluster import STANDINS
+
+pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("jobs")]
+
+CLIENT = f"benchmark.client_path={STANDINS}/inferencex/utils/bench_serving/benchmark_serving.py"
+SWEEP = ("benchmark.concurrencies=[1,3]",)
+NODES = {PAIR: 2, DSV4: 3, SHARED: 1, AGGREGATE: 1}
+SHORT = {PAIR: "1p1d", DSV4: "2p1d-dpa", SHARED: "shared-node", AGGREGATE: "aggregate"}
+
+
+def green(recipe: str, profile: str) -> Scenario:
+    sets = SWEEP + ((CLIENT, "benchmark.req_rate=inf") if recipe == DSV4 else ())
+    return Scenario(f"green-{SHORT[recipe]}-{profile}", recipe=recipe, profile=profile, nodes=NODES[recipe], sets=sets)
+
+
+GREEN = [green(recipe, profile) for recipe in (PAIR, DSV4, SHARED, AGGREGATE) for profile in ("none", "pyxis", "docker")]
+
+
+@on(*GREEN)
+def test_green(outcome: Outcome) -> None:
+    check(outcome)
+    result = outcome.result
+    assert result["reason"] == "passed"
+    assert result["failed"] is None
+    assert result["bench"] == {"points": 2, "valid": 2}
+    assert result["bundle_modified"] == result["checks_skipped"] == []
+    names = [row["name"] for row in result["phases"]]
+    assert names == "start preflight load router canary bench teardown done".split()
+    assert [row["host"] for row in result["nodes"]] == outcome.live.nodes
+    assert [row["address"] for row in result["nodes"]] == [outcome.live.cluster.address(n) for n in outcome.live.nodes]
+
+
+@on(*GREEN)
+def test_the_client_saw_tokens_from_decode_through_the_router(outcome: Outcome) -> None:
+    folder = outcome.live.results / "bench"
+    rows = list(csv.DictReader((folder / "summary.csv").open()))
+    assert [row["concurrency"] for row in rows] == ["1", "3"]
+    asked = 0
+    for row in rows:
+        raw = json.loads((folder / row["raw"]).read_text())
+        assert raw["completed"] == int(row["num_prompts"]) and raw["total_output_tokens"] > raw["completed"]
+        asked += raw["completed"]
+    servers = [line.split()[1] for line in re.findall(r"^  '?((?:prefill|decode|agg)_\d.*)$", run_text(outcome), re.M)
+               for line in [" ".join(["-", line])]]
+    finals = [name for name in servers if not name.startswith("prefill")]
+    served = {name: len(re.findall(r'"POST /v1/completions HTTP/1.1" 200', outcome.log(name))) for name in servers}
+    assert sum(served[name] for name in finals) >= asked, served
+    assert all(served.values()), served
+    # The router's address is the only one that the client was told.
+    assert f'{outcome.result["nodes"][0]["address"]}:8000' in (folder / "summary.json").read_text()
+
+
+def run_text(outcome: Outcome) -> str:
+    return (outcome.live.bundle / "run.sbatch").read_text()
+
+
+@on(*GREEN)
+def test_logs_and_results_are_complete(outcome: Outcome) -> None:
+    folder = outcome.live.results
+    manifest = json.loads((folder / "manifest.json").read_text())
+    steps = {process["step"] for process in manifest["processes"]} | {"bench", "preflight"}
+    assert {path.stem for path in (folder / "logs").iterdir()} == steps
+    assert all(path.stat().st_size > 0 for path in (folder / "logs").iterdir())
+    assert manifest == json.loads((outcome.live.bundle / "manifest.json").read_text())
+    lines = (folder / "nodes.tsv").read_text().splitlines()
+    assert lines[0].split("\t") == ["index", "host", "address"]
+    assert [line.split("\t")[1] for line in lines[1:]] == outcome.live.nodes
+    assert (folder / "job.log").read_text() in outcome.output
+    assert sorted(path.name for path in folder.iterdir()) == \
+        ["bench", "eval", "job.log", "logs", "manifest.json", "nodes.tsv", "result.json"]
