@@ -7,14 +7,15 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from slurm_cluster import ENDED, STANDINS, SlurmCluster, rootfs_env, standins_env
+from slurm_cluster import ENDED, STANDINS, SlurmCluster, docker_env, rootfs_env, standins_env
 
 ROOT = Path(__file__).resolve().parent.parent
 PROFILES = Path(__file__).resolve().parent / "profiles"
@@ -177,9 +178,16 @@ class Live:
             time.sleep(0.1)
 
     def mount_tmpfs(self, node: str, path: Path, size: str = "4m") -> None:
-        """An empty small file system over a folder, seen on one node only."""
+        """An empty small file system over a folder, seen on one node only, for as long as the cluster lives."""
         self.cluster.node("exec", node, "mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(path))
-        self.undo.append(lambda: self.cluster.node("exec", node, "umount", "-l", str(path)))
+
+    def small_results(self, size: str) -> None:
+        """The results lie in a small file system of the (only) node."""
+        folder = self.folder / "results"
+        folder.mkdir()
+        self.env["SRTGEN_RESULTS_DIR"] = str(folder)
+        self.mount_tmpfs(self.nodes[0], folder, size)
+        self.results_root = Path(f"/proc/{self.cluster._space(self.nodes[0])}/root{folder}")
 
     def end_strangers(self) -> None:
         for process in self.strangers:
@@ -195,36 +203,40 @@ class Live:
 
 def generate(recipe: str, profile: str, sets: Sequence[str], out: Path, force: bool = False) -> Path:
     """Writes a recipe's bundle, as the command does; sets are --set texts, one that starts with - is an --unset."""
-    from srtgen import bundle
-    from srtgen.generate import Source
-    from srtgen.generate import bundle as compile_bundle
-
-    source, cluster = RECIPES / f"{recipe}.yaml", PROFILES / f"{profile}.yaml"
-    changes = [("unset", text[1:]) if text.startswith("-") else ("set", text) for text in sets]
-    made = compile_bundle(Source(str(source), source.name, source.read_bytes()),
-                          Source(str(cluster), cluster.name, cluster.read_bytes()), changes)
-    bundle.write(out, made.files, force)
+    argv = [sys.executable, "-m", "srtgen", str(RECIPES / f"{recipe}.yaml"), "-o", str(out),
+            "--cluster", str(PROFILES / f"{profile}.yaml"), *(["--force"] if force else [])]
+    for text in sets:
+        argv += ["--unset", text[1:]] if text.startswith("-") else ["--set", text]
+    done = subprocess.run(argv, env={**os.environ, "PYTHONPATH": str(ROOT / "gen")}, capture_output=True, text=True,
+                          check=False)
+    assert done.returncode == 0, done.stderr
     return out
 
 
-@lru_cache(maxsize=None)
+_pristine_bundles: dict[tuple[object, ...], Path] = {}
+_generating = threading.Lock()
+
+
 def _pristine(recipe: str, profile: str, sets: tuple[str, ...], store: Path) -> Path:
     """One generated bundle per kind; jobs that do not touch theirs share it."""
-    return generate(recipe, profile, sets, store / f"{recipe}-{profile}-{abs(hash(sets)):x}")
+    key = (recipe, profile, sets, store)
+    with _generating:
+        if key not in _pristine_bundles:
+            out = store / f"{recipe}-{profile}-{len(_pristine_bundles)}"
+            _pristine_bundles[key] = generate(recipe, profile, sets, out)
+        return _pristine_bundles[key]
 
 
-def environment(scenario: Scenario) -> dict[str, str]:
-    """The submit environment by which a job finds the stand-ins."""
-    more = {**FAST, **scenario.env}
+def environment(scenario: Scenario, state: Path) -> dict[str, str]:
+    """The submit environment by which a job finds the stand-ins; state is for the docker one."""
+    # The system's own python3 first: a version manager's wrapper costs more than the stand-ins themselves.
+    more = {"PATH": f"{STANDINS}/bin:/usr/bin:{os.environ.get('PATH', '')}:/usr/sbin:/sbin", **FAST, **scenario.env}
     if scenario.fault:
         more["STANDIN_FAULT"] = scenario.fault
     if scenario.profile in ("none", "shared", "one-cpu"):
         return standins_env(**more)
     if scenario.profile == "docker":
-        env = standins_env(DOCKER_STANDIN_ROOTFS=str(STANDINS), **more)
-        names = ["PYTHONPATH", *(name for name in env if name.startswith("STANDIN_"))]
-        image = f"PATH={STANDINS}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-        return {"DOCKER_STANDIN_ENV": image, "SRTGEN_PASS_ENV": " ".join(names), **env}
+        return docker_env(state, {name: value for name, value in more.items() if name.startswith("STANDIN_")}, **more)
     return rootfs_env(**more)
 
 
@@ -237,9 +249,9 @@ def prepare(live: Live, store: Path) -> None:
     if scenario.own_bundle:
         live.bundle = live.folder / "bundle"
         shutil.copytree(pristine, live.bundle, ignore=shutil.ignore_patterns("results"))
-    live.env = environment(scenario)
-    if scenario.profile == "docker":
-        live.env["DOCKER_STANDIN_STATE"] = str(live.folder / "docker")
+    live.env = environment(scenario, live.folder / "docker")
+    for name in scenario.env:
+        live.env[name] = live.env[name].replace("{node}", live.nodes[0]).replace("{folder}", str(live.folder))
     live.script = live.bundle / "run.sbatch"
     live.args = [f"--nodelist={','.join(live.nodes)}", *scenario.args]
     if scenario.prepare:

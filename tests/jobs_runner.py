@@ -123,7 +123,8 @@ def check(outcome: Outcome) -> None:
     assert result["schema"] == "srtgen/result/1"
     assert result["phase"] == "done"
     assert (result["verdict"], result["exit_code"]) == ("failed" if scenario.code else "passed", scenario.code), shown
-    assert scenario.reason in result["reason"], shown
+    names = {"node": outcome.live.nodes[0], "node1": outcome.live.nodes[-1]}
+    assert scenario.reason.format(**names) in result["reason"], shown
     if scenario.phase:
         assert result["phases"][-3]["name"] == scenario.phase, result["phases"]
     if scenario.step:

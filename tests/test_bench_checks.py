@@ -74,13 +74,15 @@ def test_offline_with_a_cached_tokenizer(rig: Rig) -> None:
 
 def custom(rig: Rig, *lines: str, **data: str) -> None:
     rig.data |= {"TYPE": "custom", "CLIENT": "", "CONCURRENCIES": "", "PROMPTS": "", "WARMUPS": "", **data}
-    rig.body = "\n".join(["bench_check", *lines, "bench_finish"])
+    require = [line for line in lines if line.startswith("bench_require")]
+    rest = [line for line in lines if line not in require]
+    rig.body = "\n".join([*require, "bench_check", *rest, "bench_finish"])
 
 
 def test_custom_command(rig: Rig) -> None:
     (rig.root / "bench_command.sh").write_text('printf \'%s|\' "${CONC_LIST}" "${SRT_ENDPOINT}"; pwd; cat\n')
     rig.env["CONC_LIST"] = "4 8"
-    custom(rig, "bench_require CONC_LIST", "enter_role bench", "bench_begin", 'bench_custom bash -l "${here}/bench_command.sh"')
+    custom(rig, "bench_require CONC_LIST", "enter_role bench", 'bench_custom bash -l "${here}/bench_command.sh"')
     run = rig.run()
     assert run.code == 0, run.output
     assert "4 8|http://127.0.0.1:8000|" + str(rig.results / "work") in run.output
@@ -88,20 +90,20 @@ def test_custom_command(rig: Rig) -> None:
 
 
 def test_custom_argv_stays_literal(rig: Rig) -> None:
-    custom(rig, "enter_role bench", "bench_begin", "bench_custom printf '[%s]' 'a b' '$HOME' '*'", CWD="/")
+    custom(rig, "enter_role bench", "bench_custom printf '[%s]' 'a b' '$HOME' '*'", CWD="/")
     assert "[a b][$HOME][*]" in rig.run().output
 
 
 def test_custom_failure_keeps_its_code(rig: Rig) -> None:
     """Case 090."""
-    custom(rig, "enter_role bench", "bench_begin", "bench_custom bash -c 'exit 9'")
+    custom(rig, "enter_role bench", "bench_custom bash -c 'exit 9'")
     run = rig.run()
     assert (run.code, run.verdict["client_exit_code"]) == (20, 9)
     assert run.verdict["reason"] == "the command ended with exit code 9"
 
 
 def test_custom_command_that_does_not_exist(rig: Rig) -> None:
-    custom(rig, "enter_role bench", "bench_begin", "bench_custom /no/such")
+    custom(rig, "enter_role bench", "bench_custom /no/such")
     run = rig.run()
     assert (run.code, run.verdict["reason"]) == (20, "/no/such can't be started: No such file or directory")
 
@@ -113,7 +115,7 @@ def test_custom_requires_variables(rig: Rig) -> None:
 
 
 def test_manual_serves_until_told(rig: Rig) -> None:
-    custom(rig, "enter_role bench", "bench_begin", "bench_manual", TYPE="manual")
+    custom(rig, "enter_role bench", "bench_manual", TYPE="manual")
     rig.env["SLURM_JOB_ID"] = "77"
     process = rig.start()
     stop = rig.results / "bench" / "stop"

@@ -187,6 +187,14 @@ def test_retries_are_visible(rig: Rig) -> None:
     assert "warning: 3 requests were retried" in run.output
 
 
+def test_requests_sent_twice_are_seen_at_the_workers(rig: Rig) -> None:
+    rig.points = ((4, 40),)
+    rig.env["BENCH_FAKE_TWICE"] = "5"
+    with counters(rig, "prefill", "decode"):
+        run = rig.run()
+    assert "warning: the workers finished 53 requests, the client was to send 49" in run.output
+
+
 def test_unknown_retries_are_not_zero(rig: Rig) -> None:
     run = rig.run()
     assert run.rows[0]["retried"] == ""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,32 +40,86 @@ def every_fourth(value: str | None) -> Callable[[int, int], str | None]:
     return lambda first, second: value if first % 4 == 0 else right(first, second)
 
 
-ANSWERS: dict[str, tuple[Callable[[int, int], str | None], dict[str, str], int, str]] = {
-    "right": (right, {}, 0, ""),
-    "wrong": (wrong, {}, 23, "gsm8k strict-match 0.0000 is below 0.91"),
-    "a quarter wrong": (every_fourth("#### 99999"), {}, 23, "gsm8k strict-match 0.7500 is below 0.91"),
-    "empty": (lambda first, second: "", {}, 22, "gsm8k: 100.0 % of the answers are empty, allowed 0.0 %"),
-    "null": (every_fourth(None), {}, 22, "gsm8k: 25.0 % of the answers are empty"),
-    "empty allowed": (every_fourth(""), {"MAX_EMPTY_RATIO": "0.3"}, 23, "strict-match 0.7500 is below"),
-    "nothing to extract": (every_fourth("I do not know"), {"MAX_UNEXTRACTED_RATIO": "0.1"}, 22, "nothing to extract in 25.0 % of the answers"),
-    "unknown metric": (right, {"THRESHOLDS": '{"gsm8k": {"strict": 0.9}}'}, 22, "gsm8k strict has a threshold and no score"),
-    "limit": (right, {"LIMIT": "5"}, 0, ""),
+ANSWERS: dict[str, tuple[Callable[[int, int], str | None], int, str]] = {
+    "right": (right, 0, ""),
+    "wrong": (wrong, 23, "gsm8k strict-match 0.0000 is below 0.91; gsm8k flexible-extract 0.0000 is below 0.91"),
+    "null": (every_fourth(None), 22, "gsm8k: 25.0 % of the answers are empty, allowed 0.0 %"),
 }
 
 
 @pytest.mark.parametrize("case", ANSWERS)
 def test_answers(rig: EvalRig, case: str) -> None:
     """Case 105."""
-    reply, data, code, reason = ANSWERS[case]
-    rig.data |= data
+    reply, code, reason = ANSWERS[case]
     rig.write()
     with router(reply) as server:
         rig.serve(server)
         got, output = rig.run()
     assert got == code, output
-    verdict = rig.verdict()
-    assert verdict["code"] == code
-    assert verdict["reason"].startswith(reason) or reason in verdict["reason"]
+    assert (rig.verdict()["code"], rig.verdict()["reason"]) == (code, reason)
+
+
+def sample(number: int, answer: str, extracted: str, name: str = "strict-match") -> dict[str, Any]:
+    """One line of samples_*.jsonl as lm-eval 0.4.13 writes it."""
+    return {"doc_id": number, "resps": [[answer]], "filtered_resps": [extracted], "filter": name}
+
+
+def record(folder: Path, answers: Sequence[tuple[str, str]], strict: float, **changes: Any) -> None:
+    """Result files of lm-eval for these answers."""
+    results = {"results": {"gsm8k": {"exact_match,strict-match": strict, "exact_match_stderr,strict-match": 0.1,
+                                     "exact_match,flexible-extract": strict}},
+               "n-samples": {"gsm8k": {"original": len(answers), "effective": len(answers)}}}
+    folder.mkdir(parents=True)
+    (folder / "results_1.json").write_text(json.dumps(results | changes))
+    lines = [sample(number, *answer, name=name) for number, answer in enumerate(answers) for name in ("strict-match", "flexible-extract")]
+    (folder / "samples_gsm8k_1.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+GOOD, EMPTY, NOTHING = ("#### 4", "4"), ("", "[invalid]"), ("I do not know", "[invalid]")
+JUDGED: dict[str, tuple[list[tuple[str, str]], float, dict[str, str], dict[str, Any], int, str]] = {
+    "at the threshold": ([GOOD] * 8, 0.91, {}, {}, 0, ""),
+    "below": ([GOOD] * 8, 0.9099, {}, {}, 23, "gsm8k strict-match 0.9099 is below 0.91"),
+    "empty allowed": ([GOOD] * 7 + [EMPTY], 0.95, {"EVAL_MAX_EMPTY_RATIO": "0.125"}, {}, 0, ""),
+    "too many empty": ([GOOD] * 7 + [EMPTY], 0.95, {"EVAL_MAX_EMPTY_RATIO": "0.1"}, {}, 22, "12.5 % of the answers are empty"),
+    "unextracted": ([GOOD] * 6 + [NOTHING] * 2, 0.95, {"EVAL_MAX_UNEXTRACTED_RATIO": "0.2"}, {}, 22, "nothing to extract in 25.0 %"),
+    "limit": ([GOOD] * 5, 1.0, {"EVAL_LIMIT": "5"}, {}, 0, ""),
+    "too few scored": ([GOOD] * 7, 1.0, {}, {}, 22, "gsm8k: 7 samples scored, expected 8"),
+    "none scored": ([], 1.0, {}, {"n-samples": {}}, 22, "gsm8k: None samples scored, expected 8"),
+    "records missing": ([GOOD] * 7, 1.0, {}, {"n-samples": {"gsm8k": {"effective": 8}}}, 22, "7 samples recorded of 8 scored"),
+    "metric not scored": ([GOOD] * 8, 1.0, {"EVAL_THRESHOLDS": '{"gsm8k": {"strict": 0.9}}'}, {}, 22, "gsm8k strict has a threshold and no score"),
+    "no threshold": ([GOOD] * 8, 1.0, {"EVAL_THRESHOLDS": '{"gsm8k": {}}'}, {}, 22, "no metric was compared with a threshold"),
+    "NaN": ([GOOD] * 8, float("nan"), {}, {}, 22, "gsm8k strict-match has a threshold and no score"),
+}
+
+
+@pytest.mark.parametrize("case", JUDGED)
+def test_judgement(tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers, strict, env, changes, code, reason = JUDGED[case]
+    record(tmp_path / "eval", answers, strict, **changes)
+    monkeypatch.syspath_prepend(str(TEMPLATES / "lib"))
+    import eval_plan
+    import eval_score
+
+    thresholds = '{"gsm8k": {"strict-match": 0.91, "flexible-extract": 0.91}}'
+    plan = eval_plan.load({"EVAL_THRESHOLDS": thresholds, "SRTGEN_RESULTS": str(tmp_path)} | env)
+    try:
+        score = eval_score.judge(plan, {"gsm8k": 8})
+        found = (score.code, score.reason)
+    except eval_plan.EvalError as error:
+        found = (22, str(error))
+    assert found[0] == code
+    assert reason in found[1]
+
+
+def test_two_results_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record(tmp_path / "eval", [GOOD] * 8, 1.0)
+    (tmp_path / "eval" / "results_2.json").write_text("{}")
+    monkeypatch.syspath_prepend(str(TEMPLATES / "lib"))
+    import eval_plan
+    import eval_score
+
+    with pytest.raises(eval_plan.EvalError, match="2 files results_"):
+        eval_score.judge(eval_plan.load({"SRTGEN_RESULTS": str(tmp_path)}), {"gsm8k": 8})
 
 
 def test_protocol_is_written_beside_the_score(rig: EvalRig) -> None:
@@ -92,16 +146,7 @@ def test_protocol_is_written_beside_the_score(rig: EvalRig) -> None:
     assert (meta["framework"], meta["conc"], meta["model"]) == ("atom", 3, "org/na,me=x")
 
 
-def test_completions_endpoint(rig: EvalRig) -> None:
-    rig.data |= {"ENDPOINT": "completions", "CHAT_TEMPLATE": "0"}
-    rig.write()
-    with router(right) as server:
-        rig.serve(server)
-        assert rig.run()[0] == 0
-        assert isinstance(server.bodies[0]["prompt"], str)
-
-
-def test_router_that_is_gone(rig: EvalRig) -> None:
+def test_terminated_evaluation(rig: EvalRig) -> None:
     rig.write()
     rig.data["REQUEST_TIMEOUT_S"] = "5"
     rig.env["SRT_ENDPOINT"] = "http://127.0.0.1:9"
@@ -116,12 +161,15 @@ def test_router_that_is_gone(rig: EvalRig) -> None:
     assert not (rig.results / "eval" / "verdict.json").exists()
 
 
-def test_results_of_an_older_run_do_not_count(rig: EvalRig) -> None:
+def test_completions_endpoint_and_a_second_run(rig: EvalRig) -> None:
+    """Results of an older run do not count."""
+    rig.data |= {"ENDPOINT": "completions", "CHAT_TEMPLATE": "0"}
     rig.write()
+    (rig.results / "eval").mkdir()
+    (rig.results / "eval" / "results_0.json").write_text('{"results": {"gsm8k": {"exact_match,strict-match": 0.0}}}')
+    (rig.results / "eval" / "samples_gsm8k_0.jsonl").write_text("{}")
     with router(right) as server:
         rig.serve(server)
-        assert rig.run()[0] == 0
-    shutil.rmtree(rig.work)
-    with router(wrong) as server:
-        rig.serve(server)
-        assert rig.run()[0] == 23
+        code, output = rig.run()
+        assert code == 0, output
+        assert isinstance(server.bodies[0]["prompt"], str)

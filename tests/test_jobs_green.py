@@ -20,8 +20,12 @@ SHORT = {PAIR: "1p1d", DSV4: "2p1d-dpa", SHARED: "shared-node", AGGREGATE: "aggr
 
 
 def green(recipe: str, profile: str) -> Scenario:
-    sets = SWEEP + ((CLIENT, "benchmark.req_rate=inf") if recipe == DSV4 else ())
-    return Scenario(f"green-{SHORT[recipe]}-{profile}", recipe=recipe, profile=profile, nodes=NODES[recipe], sets=sets)
+    """The DSv4 recipe keeps its RDMA, which this machine has not: an operator would skip these two checks."""
+    name = f"green-{SHORT[recipe]}-{profile}"
+    if recipe != DSV4:
+        return Scenario(name, recipe=recipe, profile=profile, nodes=NODES[recipe], sets=SWEEP)
+    return Scenario(name, recipe=recipe, profile=profile, nodes=3, sets=(*SWEEP, CLIENT),
+                    env={"SRTGEN_SKIP_CHECKS": "rdma limits"})
 
 
 GREEN = [green(recipe, profile) for recipe in (PAIR, DSV4, SHARED, AGGREGATE) for profile in ("none", "pyxis", "docker")]
@@ -34,7 +38,8 @@ def test_green(outcome: Outcome) -> None:
     assert result["reason"] == "passed"
     assert result["failed"] is None
     assert result["bench"] == {"points": 2, "valid": 2}
-    assert result["bundle_modified"] == result["checks_skipped"] == []
+    assert result["bundle_modified"] == []
+    assert result["checks_skipped"] == outcome.live.scenario.env.get("SRTGEN_SKIP_CHECKS", "").split()
     names = [row["name"] for row in result["phases"]]
     assert names == "start preflight load router canary bench teardown done".split()
     assert [row["host"] for row in result["nodes"]] == outcome.live.nodes
@@ -51,18 +56,14 @@ def test_the_client_saw_tokens_from_decode_through_the_router(outcome: Outcome) 
         raw = json.loads((folder / row["raw"]).read_text())
         assert raw["completed"] == int(row["num_prompts"]) and raw["total_output_tokens"] > raw["completed"]
         asked += raw["completed"]
-    servers = [line.split()[1] for line in re.findall(r"^  '?((?:prefill|decode|agg)_\d.*)$", run_text(outcome), re.M)
-               for line in [" ".join(["-", line])]]
+    manifest = json.loads((outcome.live.results / "manifest.json").read_text())
+    servers = [process["step"] for process in manifest["processes"] if process["role"] in ("prefill", "decode", "agg")]
     finals = [name for name in servers if not name.startswith("prefill")]
     served = {name: len(re.findall(r'"POST /v1/completions HTTP/1.1" 200', outcome.log(name))) for name in servers}
     assert sum(served[name] for name in finals) >= asked, served
     assert all(served.values()), served
     # The router's address is the only one that the client was told.
     assert f'{outcome.result["nodes"][0]["address"]}:8000' in (folder / "summary.json").read_text()
-
-
-def run_text(outcome: Outcome) -> str:
-    return (outcome.live.bundle / "run.sbatch").read_text()
 
 
 @on(*GREEN)

@@ -23,14 +23,13 @@ _JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?\Z")
 class Dialect(NamedTuple):
     """How a program reads its command line: `spell` makes the flag of a key; `joined` tells which values that start
     with "-" must be written `--flag=value`; `repeats` are the kinds of flags that a list repeats; `owner` names the
-    program in messages; `judged` is false where srtgen has no table of its flags."""
+    program in messages."""
 
     owner: str
     spell: Callable[[str], str]
     joined: Callable[[str], bool]
     repeats: frozenset[str] = frozenset()
     negatable: bool = True
-    judged: bool = True
 
 
 class _Refused(Exception):
@@ -53,8 +52,6 @@ def lines(
         same = first.setdefault(known.key if known else flag, setting)
         if same is not setting:
             report.error(setting.document, setting.path, f"the same flag as {same.place}; write it once", at_key=True)
-        if not known and dialect.judged:
-            report.warning(setting.document, setting.path, _unknown(flag, table, dialect), code="unknown-flag")
         try:
             result.extend(_words(setting, flag, known, table, dialect))
         except _Refused as refused:
@@ -62,10 +59,15 @@ def lines(
     return tuple(result)
 
 
+def is_flag_name(key: str) -> bool:
+    """Whether a key can be the name of a flag, without its dashes."""
+    return bool(key) and key.isprintable() and not key.startswith("-") and not any(c in key for c in " ='\"")
+
+
 def _flag(key: str, table: FlagTable, managed: frozenset[str], dialect: Dialect) -> str:
     if key.startswith("-"):
         raise _Refused(f"write the key without leading dashes: {key.lstrip('-')}")
-    if not key or not key.isprintable() or any(c in key for c in " ='\""):
+    if not is_flag_name(key):
         raise _Refused(f"{key!r} cannot be the name of a flag")
     flag = dialect.spell(key)
     ours = [f for f in table.expand(flag) if f.key in managed]
@@ -74,12 +76,6 @@ def _flag(key: str, table: FlagTable, managed: frozenset[str], dialect: Dialect)
         short = "" if table.find(flag) else f" (it can stand for {name})"
         raise _Refused(f"{key} is set by srtgen and cannot be given{short}")
     return flag
-
-
-def _unknown(flag: str, table: FlagTable, dialect: Dialect) -> str:
-    near = table.twin(flag) or table.nearest(flag)
-    hint = f"; did you mean {near.lstrip('-')}?" if near else ""
-    return f"{flag} is not a flag of {dialect.owner} that srtgen knows{hint}"
 
 
 def _words(setting: Setting, flag: str, known: Flag | None, table: FlagTable, dialect: Dialect) -> list[Line]:
@@ -101,7 +97,7 @@ def _words(setting: Setting, flag: str, known: Flag | None, table: FlagTable, di
 
 def _bare(flag: str, known: Flag | None) -> str:
     if known and known.kind not in ("switch", "boolean_optional", "optional_value"):
-        raise _Refused(f"{flag} needs a value")
+        raise _Refused(f"{flag} needs a value; write it, or remove the key for the default")
     return flag
 
 
@@ -111,7 +107,7 @@ def _negative(key: str, known: Flag | None, table: FlagTable, dialect: Dialect) 
     if known and known.is_negative(dialect.spell(key)):
         raise _Refused(f"a double negative; write {key.removeprefix('no-')}: true")
     if known and known.kind in ("value", "json"):
-        raise _Refused(f"{dialect.spell(key)} needs a value")
+        raise _Refused(f"{dialect.spell(key)} needs a value; write it, or remove the key for the default")
     raise _Refused(f"{dialect.spell(key)} has no negative form; remove the key to leave it off")
 
 

@@ -15,6 +15,7 @@ from srtgen.report import Report
 from srtgen.words import Var, Word, word
 
 FEWEST_PROMPTS = 16
+COMMAND_FILE = "bench_command.sh"
 _COMMON = frozenset({"type", "env", "container_image", "placement"})
 READS = {
     "sa-bench": _COMMON
@@ -32,7 +33,6 @@ _CLIENT_DIALECT = Dialect(
     owner="the client",
     spell=lambda key: f"--{key}",
     joined=lambda text: not re.match(arguments.ARGPARSE_NUMBER, text),
-    judged=False,
 )
 
 
@@ -89,13 +89,13 @@ def _check_lengths(recipe: Recipe, report: Report) -> None:
                 report.error(recipe.document, ("benchmark", key), message)
 
 
-def points(recipe: Recipe, served: str, model: str, report: Report) -> tuple[Point, ...]:
-    """The points of an sa-bench sweep, () for other types. `model` is the literal model argument of the workers."""
+def points(recipe: Recipe, served: str, model: str, url: Word, report: Report) -> tuple[Point, ...]:
+    """The points of an sa-bench sweep at `url`, () for other types. `model` is the workers' literal model argument."""
     bench = recipe.benchmark
     if bench.type != "sa-bench":
         return ()
     tokenizer = bench.tokenizer or (model if model != served else None)
-    managed = frozenset(w[0][0].removeprefix("--") for w in _fixed(bench, served, tokenizer, 1)[1:] if w[0])  # type: ignore[union-attr]
+    managed = frozenset(w[0][0].removeprefix("--") for w in _fixed(bench, served, url, tokenizer, 1)[1:] if w[0])  # type: ignore[union-attr]
     extra = _client_args(bench, managed, report)
     return tuple(
         Point(
@@ -103,7 +103,7 @@ def points(recipe: Recipe, served: str, model: str, report: Report) -> tuple[Poi
             concurrency=c,
             prompts=max(FEWEST_PROMPTS, bench.prompts_mult * c),
             warmups=bench.warmup_mult * c,
-            lines=(*_fixed(bench, served, tokenizer, c), *extra),
+            lines=(*_fixed(bench, served, url, tokenizer, c), *extra),
         )
         for c in bench.concurrencies
     )
@@ -117,9 +117,8 @@ def _client_args(bench: Benchmark, managed: frozenset[str], report: Report) -> t
     return arguments.lines(bench.client_args, _NO_TABLE, frozenset(), _CLIENT_DIALECT, report)
 
 
-def _fixed(bench: Benchmark, served: str, tokenizer: str | None, concurrency: int) -> tuple[Line, ...]:
+def _fixed(bench: Benchmark, served: str, url: Word, tokenizer: str | None, concurrency: int) -> tuple[Line, ...]:
     """The client's own command; range ratio, rate and percentiles are written out since clients differ in defaults."""
-    url = word("http://", Var("SRT_FRONTEND_HOST"), ":", Var("SRT_FRONTEND_PORT"))
 
     def line(flag: str, value: str | Word) -> Line:
         return (word(flag), value if isinstance(value, tuple) else word(value))
@@ -145,8 +144,15 @@ def _fixed(bench: Benchmark, served: str, tokenizer: str | None, concurrency: in
         line("--num-warmups", str(bench.warmup_mult * concurrency)),
         line("--percentile-metrics", "ttft,tpot,itl,e2el"),
         line("--metric-percentiles", "90,99"),
-        line("--result-dir", word(Var("BENCH_DIR"))),
+        line("--result-dir", word(Var("SRTGEN_RESULTS"), "/bench")),
         line("--result-filename", f"c{concurrency}.json"),
         *((line("--tokenizer", tokenizer),) if tokenizer else ()),
         *(((word("--use-chat-template"),),) if bench.chat_template else ()),
     )
+
+
+def command(bench: Benchmark) -> tuple[Word, ...]:
+    """The command of type custom: its literal argv, or a login shell that runs the file with the recipe's text."""
+    if bench.argv:
+        return tuple(word(argument) for argument in bench.argv)
+    return (word("bash"), word("-l"), word(Var("SRTGEN_BUNDLE"), f"/{COMMAND_FILE}"))

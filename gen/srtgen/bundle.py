@@ -126,23 +126,34 @@ def _mark(out: Path) -> None:
 
 def _replace(out: Path, path: str, file: File) -> None:
     """Put one file in place by rename, with its mode whatever the umask. An unchanged file is left alone."""
-    target = out / path
+    target = f"{out}/{path}"
     mode = _SCRIPT_MODE if file.executable else _FILE_MODE
-    if not target.is_symlink():
-        with suppress(OSError):
-            if stat.S_IMODE(target.stat().st_mode) == mode and target.read_bytes() == file.content:
-                return
-    target.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.srtgen-{os.getpid()}")
+    if _is_already(target, mode, file.content):
+        return
+    folder, _, name = target.rpartition("/")
+    temporary = f"{folder}/.{name}.srtgen-{os.getpid()}"
+    os.makedirs(folder, _FOLDER_MODE, exist_ok=True)
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(descriptor, "wb") as stream:
+        with open(descriptor, "wb") as stream:
             stream.write(file.content)
-            os.fchmod(stream.fileno(), mode)
+            os.fchmod(descriptor, mode)
         os.replace(temporary, target)
-    finally:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _is_already(target: str, mode: int, content: bytes) -> bool:
+    try:
+        found = os.lstat(target)
+        if stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) == mode and found.st_size == len(content):
+            with open(target, "rb") as stream:
+                return stream.read() == content
+    except OSError:
+        pass
+    return False
 
 
 def _remove(out: Path, path: str) -> None:

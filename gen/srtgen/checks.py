@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from srtgen.adapters import ENGINES, LATER_ENGINES, LATER_ROUTERS, ROUTERS
+from srtgen.environment import looks_secret
 from srtgen.profile import Profile
 from srtgen.recipe import Recipe
 from srtgen.report import Report
@@ -37,6 +38,15 @@ def roles(recipe: Recipe, report: Report) -> None:
         missing = ({"prefill", "decode"} - given).pop()
         message = f"missing key {missing}: prefill and decode come together (workers that do both are agg)"
         report.error(recipe.document, ("roles",), message, at_key=True)
+
+
+def secrets(recipe: Recipe, site: Profile, report: Report) -> None:
+    """Tokens and keys outside of the environments, which are checked where they are merged."""
+    message = "a secret in plain text; let the process read it from a variable: env: {NAME: {from_submit: NAME}}"
+    for document in filter(None, (recipe.document, site.document)):
+        for path, source in document.sources.items():
+            if looks_secret(source) and not {"env", "environment"} & set(path):
+                report.error(document, path, message)
 
 
 def profile(site: Profile, ignored: list[str], report: Report) -> None:

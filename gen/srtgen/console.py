@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Iterable, NoReturn
 
 import click
 
+from srtgen import show
 from srtgen.document import MAX_BYTES
 from srtgen.errors import Problem, RecipeError
 from srtgen.generate import Source
@@ -28,9 +30,25 @@ def read(path: Path) -> Source:
 
 
 def say(problems: Iterable[Problem]) -> None:
-    """Each problem on a line of its own."""
-    for problem in problems:
-        click.echo(problem.text(), err=True)
+    """Each problem on a line of its own; on a terminal with the line that it is about."""
+    terminal = sys.stderr.isatty()
+    for problem in show.ordered(problems):
+        lines = _lines(problem.file) if terminal else None
+        click.echo(show.text(problem, lines, colours("stderr")), err=True, color=True)
+
+
+def colours(stream: str) -> bool:
+    """Whether output to stdout or stderr may have colours: on a terminal, unless NO_COLOR (no-color.org) is set."""
+    return getattr(sys, stream).isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _lines(file: str) -> list[str] | None:
+    """The lines of an input file, for showing; None for an option, or what can no longer be read."""
+    try:
+        with open(file, "rb") as stream:
+            return stream.read(MAX_BYTES).decode("utf-8", "replace").splitlines()
+    except (OSError, ValueError):
+        return None
 
 
 def fail(error: RecipeError, consequence: str) -> NoReturn:

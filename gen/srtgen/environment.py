@@ -19,12 +19,19 @@ CLEARED = (
     "USE_ATOMESH_ENTRYPOINTS",
 )
 _OUR_PREFIXES = ("SRTGEN_", "SRT_", "SLURM_", "BENCH_", "EVAL_", "PLAN_")
-_SHELL_NAMES = frozenset({"BASH_ENV", "BASHOPTS", "SHELLOPTS", "IFS"})
+# Variables of bash itself that cannot be set, change what it does, or are changed before the process starts, and those
+# that a role script uses itself.
+_SHELL_NAMES = frozenset(
+    "_ BASH_ENV BASHOPTS SHELLOPTS IFS PWD OLDPWD SHLVL UID EUID PPID GROUPS DIRSTACK FUNCNAME PIPESTATUS LINENO SECONDS "
+    "RANDOM SRANDOM EPOCHSECONDS EPOCHREALTIME HISTCMD OPTIND OPTARG OPTERR REPLY MAPFILE ENV POSIXLY_CORRECT CDPATH "
+    "GLOBIGNORE EXECIGNORE PS4 index here work argv host_ip server_port handshake_port dp_master_port dp_base_port gpus "
+    "bench_child bench_lib".split()
+)
 # Patterns stay text: most recipes have no value that needs one, and compiling them costs as much as all other checks.
 _SECRET_STARTS = ("hf_", "sk-", "AKIA", "-----BEGIN")
-_SECRET_VALUE = r"hf_[A-Za-z0-9]{30,}|sk-[A-Za-z0-9_-]{16,}|AKIA[0-9A-Z]{12,}|-----BEGIN [A-Z ]+-----"
-_SECRET_ENDS = ("_TOKEN", "_PASSWORD", "_SECRET", "_SECRET_KEY", "_API_KEY")
-_PLACEHOLDER = r"\$\{?[A-Za-z_]|\{[a-z_]+\}"
+_SECRET_VALUE = r"hf_[A-Za-z0-9]{30,}|(?<![A-Za-z0-9_-])sk-[A-Za-z0-9_-]{16,}|AKIA[0-9A-Z]{12,}|-----BEGIN [A-Z ]+-----"
+_SECRET_ENDS = ("_TOKEN", "_PASSWORD", "_SECRET", "_SECRET_KEY", "_SECRET_ACCESS_KEY", "_API_KEY")
+_PLACEHOLDER = r"\$[A-Za-z_][A-Za-z0-9_]*|\$\{[A-Za-z_][A-Za-z0-9_]*[^}]*\}?|\{[a-z_]+\}"
 
 Environment = tuple[tuple[str, Word], ...]
 
@@ -43,6 +50,7 @@ def merge(
             message = f"{setting.key} has another value at {first.place}; write it once"
             report.error(setting.document, setting.path, message)
         _check(setting, managed, reserved, report)
+        _check_placeholder(setting, report)
     ours = tuple((name, value) for name, value in managed.items() if name not in chosen)
     return (*ours, *((name, _value(setting)) for name, setting in chosen.items()))
 
@@ -67,28 +75,29 @@ def _check(setting: Setting, managed: Mapping[str, Word], reserved: frozenset[st
         wanted = "".join(str(part) for part in managed[name])
         message = f"{name} contradicts the recipe's other settings, which make it {wanted}"
         report.error(setting.document, setting.path, message)
-    elif isinstance(setting.value, str) and _is_secret(name, setting.value):
+    elif not isinstance(setting.value, dict) and _is_secret(name, setting.source):
         message = f"a secret in plain text; write {name}: {{from_submit: {name}}}"
         report.error(setting.document, setting.path, message)
 
 
 def _is_ours(name: str) -> bool:
     node = name.startswith("NODE_") and name.endswith("_ADDR")
-    return node or name.startswith(_OUR_PREFIXES) or name in _SHELL_NAMES
+    return node or name.startswith((*_OUR_PREFIXES, "BASH_", "COMP_")) or name in _SHELL_NAMES
 
 
 def _is_secret(name: str, value: str) -> bool:
-    if any(start in value for start in _SECRET_STARTS) and re.search(_SECRET_VALUE, value):
-        return True
-    return name.endswith(_SECRET_ENDS) and value not in ("", "EMPTY")
+    return looks_secret(value) or (name.endswith(_SECRET_ENDS) and value not in ("", "EMPTY"))
 
 
-def check_placeholders(settings: Iterable[Setting], report: Report) -> None:
-    """Values that srt-slurm would expand: here they would arrive as literal text."""
-    for setting in settings:
-        if isinstance(setting.value, str) and (found := placeholder(setting.value)):
-            message = f"{found}... is not expanded; {_instead(setting.value)}"
-            report.error(setting.document, setting.path, message)
+def looks_secret(value: str) -> bool:
+    """Whether a text holds what only a token or a private key looks like."""
+    return any(start in value for start in _SECRET_STARTS) and bool(re.search(_SECRET_VALUE, value))
+
+
+def _check_placeholder(setting: Setting, report: Report) -> None:
+    """A value that srt-slurm would expand: here it would arrive as literal text."""
+    if isinstance(setting.value, str) and (found := placeholder(setting.value)):
+        report.error(setting.document, setting.path, f"{found} is not expanded; {_instead(setting.value)}")
 
 
 def placeholder(text: str) -> str | None:

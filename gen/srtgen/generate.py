@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Mapping, NamedTuple, Sequence
+from typing import Iterator, Mapping, NamedTuple, Sequence
 
-from srtgen import checks, document, overrides, plan, profile, recipe, render, schemas
-from srtgen.errors import Problem
+from srtgen import checks, document, plan, points, profile, recipe, render, rules, schemas
+from srtgen.errors import Problem, RecipeError
 from srtgen.manifest import File, Input
 from srtgen.plan import Plan
+from srtgen.points import Point
 from srtgen.profile import Profile
 from srtgen.report import Report
+from srtgen.rules import silence
 
 LAYOUTS = (1, 2)
 
@@ -28,44 +30,109 @@ class Bundle(NamedTuple):
     findings: tuple[Problem, ...]
 
 
-def bundle(source: Source, cluster: Source | None, changes: Sequence[tuple[str, str]]) -> Bundle:
-    """The bundle of a recipe. `changes` are ("set", "path=value") and ("unset", "path") in order.
+class Family(NamedTuple):
+    """What one recipe file and a profile hold: `many` recipes by the file's form, or one."""
 
-    Raises RecipeError with every problem of recipe and profile.
+    source: Source
+    cluster: Source | None
+    profile: Profile | None
+    ignored: tuple[str, ...]
+    problems: tuple[Problem, ...]
+    many: bool
+    points: Iterator[Point]
+
+
+def family(
+    source: Source, cluster: Source | None, changes: Sequence[tuple[str, str]] = (), selector: str = ""
+) -> Family:
+    """The recipes of a file. `changes` are ("set", "path=value") and ("unset", "path") in order, `selector` a variant.
+
+    Raises RecipeError with every problem found so far, also while `points` are iterated.
     """
     report = Report()
     site, ignored = _profile(cluster, report)
-    doc = _recipe(source, changes, site.gpus_per_node if site else None, report)
-    if doc is None or site is None:
+    doc = _load(source, report)
+    many, found = False, iter(())
+    if doc is not None:
+        try:
+            many, found = points.expand(doc, changes, selector)
+        except document.RecipeError as error:
+            report.add(error.problems)
+            doc = None
+    if doc is None:
         report.stop_on_errors()
-    assert doc is not None and site is not None
-    checks.profile(site, ignored, report)
-    made = plan.make(recipe.read(doc), site, report)
-    findings = report.findings()
-    said = tuple(f"{verb} {text}" for verb, text in changes)
+    return Family(source, cluster, site, tuple(ignored), tuple(report.problems), many, found)
+
+
+class Checked(NamedTuple):
+    """A plan that holds together, with its warnings and notes."""
+
+    plan: Plan
+    findings: tuple[Problem, ...]
+
+
+def check(of: Family, point: Point, strict: bool = False) -> Checked:
+    """The plan of one recipe. Raises RecipeError with every problem of recipe and profile.
+
+    `strict` makes errors of the warnings that the recipe does not silence.
+    """
+    report = Report()
+    report.add(of.problems)
+    doc = _recipe(point.document, of.profile.gpus_per_node if of.profile else None, report)
+    if doc is None or of.profile is None:
+        report.stop_on_errors()
+    assert doc is not None and of.profile is not None
+    checks.profile(of.profile, list(of.ignored), report)
+    read = recipe.read(doc)
+    rules.run(read, of.profile, report)
+    made = plan.make(read, of.profile, report)
+    return Checked(made, _settled(silence.apply(doc, report.findings()), strict))
+
+
+def check_profile(cluster: Source, strict: bool = False) -> tuple[Problem, ...]:
+    """The warnings and notes of a profile by itself. Raises RecipeError as `check` does."""
+    report = Report()
+    site, ignored = _profile(cluster, report)
+    if site is not None:
+        checks.profile(site, ignored, report)
+    report.stop_on_errors()
+    return _settled(report.findings(), strict)
+
+
+def _settled(findings: tuple[Problem, ...], strict: bool) -> tuple[Problem, ...]:
+    """The findings; RecipeError if `strict` makes one of them an error."""
+    harder = silence.strict(findings) if strict else findings
+    if any(f.severity == "error" for f in harder):
+        raise RecipeError(harder)
+    return findings
+
+
+def make(of: Family, point: Point, strict: bool = False) -> Bundle:
+    """The bundle of one recipe that `check` accepts."""
+    made, findings = check(of, point, strict)
     files = render.files(
         made,
-        Input(source.base, source.content),
-        Input(cluster.base, cluster.content) if cluster else None,
-        said,
-        tuple(_recorded(f, source, cluster) for f in findings),
-        tuple(ignored),
+        Input(of.source.base, of.source.content),
+        Input(of.cluster.base, of.cluster.content) if of.cluster else None,
+        point.said,
+        tuple(_recorded(f, of.source, of.cluster) for f in findings),
+        of.ignored,
     )
     return Bundle(made, files, findings)
+
+
+def bundle(
+    source: Source, cluster: Source | None, changes: Sequence[tuple[str, str]], strict: bool = False
+) -> Bundle:
+    """The bundle of a file that holds one recipe, or of the first of its recipes."""
+    of = family(source, cluster, changes)
+    return make(of, next(of.points), strict)
 
 
 def _recorded(finding: Problem, source: Source, cluster: Source | None) -> Problem:
     """The finding under the name that the bundle gives its file, which is the same wherever the inputs lay."""
     names = {source.shown: "recipe.yaml"} | ({cluster.shown: "cluster.yaml"} if cluster else {})
-    return Problem(
-        names.get(finding.file, finding.file),
-        finding.line,
-        finding.column,
-        finding.path,
-        finding.message,
-        finding.severity,
-        finding.code,
-    )
+    return finding._replace(file=names.get(finding.file, finding.file))
 
 
 def _profile(cluster: Source | None, report: Report) -> tuple[Profile | None, list[str]]:
@@ -75,7 +142,7 @@ def _profile(cluster: Source | None, report: Report) -> tuple[Profile | None, li
     if doc is None:
         return None, []
     verdict = schemas.judge(doc, "cluster")
-    report.add(verdict.problems)
+    report.add(p._replace(code="schema") for p in verdict.problems)
     if not verdict.readable:
         return None, []
     return profile.read(doc), schemas.ignored_keys(doc, "cluster")
@@ -89,23 +156,13 @@ def _load(source: Source, report: Report) -> document.Document | None:
         return None
 
 
-def _recipe(
-    source: Source, changes: Sequence[tuple[str, str]], gpus_per_node: int | None, report: Report
-) -> document.Document | None:
+def _recipe(doc: document.Document, gpus_per_node: int | None, report: Report) -> document.Document | None:
     """The recipe in layout 2, whichever it is written in; None if it cannot be read."""
-    doc = _load(source, report)
-    if doc is None:
-        return None
-    try:
-        doc = overrides.apply(doc, changes)  # type: ignore[arg-type]
-    except document.RecipeError as error:
-        report.add(error.problems)
-        return None
     layout = _layout(doc, report)
     if layout is None:
         return None
     verdict = schemas.judge(doc, f"recipe-{layout}")
-    report.add(verdict.problems)
+    report.add(p._replace(code="schema") for p in verdict.problems)
     if not verdict.readable:
         return None
     if layout == 1:
@@ -127,8 +184,8 @@ def _layout(doc: document.Document, report: Report) -> int | None:
             return None
         return 1
     layout = doc.data["schema"]
-    if isinstance(layout, bool) or layout not in LAYOUTS:
-        shown = doc.sources.get(("schema",), "this")
+    if type(layout) is not int or layout not in LAYOUTS:
+        shown = schemas.spelled(doc, layout, ("schema",))
         message = f"{shown} is not a known layout; known layouts: {known} (recipes of layout 1 have no key schema)"
         report.error(doc, ("schema",), message)
         return None

@@ -8,6 +8,7 @@ from typing import Any, Mapping, NamedTuple
 
 from srtgen import __version__
 from srtgen.arguments import Line
+from srtgen.bench import command
 from srtgen.errors import Problem
 from srtgen.plan import Plan, Process
 from srtgen.words import text
@@ -84,6 +85,7 @@ def _finding(problem: Problem) -> dict[str, Any]:
         "column": problem.column,
         "path": problem.path,
         "message": problem.message,
+        **({"silenced": problem.reason} if problem.reason else {}),
     }
 
 
@@ -108,8 +110,7 @@ def _points(plan: Plan) -> list[dict[str, Any]]:
     bench = plan.recipe.benchmark
     if bench.type != "custom":
         return []
-    argv = list(bench.argv) or ["bash", "-l", "-c", bench.command or ""]
-    return [{**_process(plan.client, ()), "argv": argv}]
+    return [_process(plan.client, (command(bench),))]
 
 
 def resolved(plan: Plan) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def resolve(recipe: Recipe, profile: Profile, report: Report) -> Served | None:
     if path in profile.model_paths and profile.document:
         where, path = (profile.document, ("model_paths", path)), profile.model_paths[path]
     if (found := placeholder(path)) is not None:
-        report.error(*where, f"{found}... is not expanded; write the path itself")
+        report.error(*where, f"{found} is not expanded; write the path itself")
     elif path.startswith(HUB):
         if path.count("/") == 1 and not path.endswith("/") and " " not in path:
             return Served(path.removeprefix(HUB), "")
@@ -111,7 +111,7 @@ def _mount(text: str) -> Mount:
 
 def _problem(mount: Mount, taken: dict[str, str]) -> str | None:
     if found := placeholder(mount.source) or placeholder(mount.target):
-        return f"{found}... is not expanded; write the path itself"
+        return f"{found} is not expanded; write the path itself"
     if mount.target in RESERVED or any(mount.target.startswith(f"{r}/") for r in RESERVED):
         return f"{mount.target} is taken by the job itself"
     if mount.target in taken:
@@ -133,4 +133,4 @@ def images(recipe: Recipe, profile: Profile, report: Report) -> None:
         if container.startswith("."):
             report.error(recipe.document, path, f"{container} is relative; write an absolute path or an image reference")
         elif (found := placeholder(container)) is not None:
-            report.error(recipe.document, path, f"{found}... is not expanded; write the image itself")
+            report.error(recipe.document, path, f"{found} is not expanded; write the image itself")

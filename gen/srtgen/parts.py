@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Iterator
 
-from srtgen.document import Document, Mark
+from srtgen.document import Document
 from srtgen.errors import Path
 
 
@@ -72,8 +72,10 @@ class Assembly:
                     index.pop(below, None)  # type: ignore[attr-defined]
         for rest in paths(value):
             self._copy_marks(source, (*origin, *rest), (*path, *rest))
-        if stay:
-            self._restore(path, mark, key_mark)
+        if stay and mark:
+            self._values[path] = mark
+        if key_mark and (stay or path not in self._keys):
+            self._keys[path] = key_mark
         if path:
             parent[path[-1]] = copied(value)
         else:
@@ -93,12 +95,6 @@ class Assembly:
                 ours[path] = theirs[origin]  # type: ignore[index, assignment]
         if origin in source.plain:
             self._plain[path] = True
-
-    def _restore(self, path: Path, mark: Mark | None, key_mark: Mark | None) -> None:
-        if mark:
-            self._values[path] = mark
-        if key_mark:
-            self._keys[path] = key_mark
 
 
 def below(document: Document, path: Path) -> Document:

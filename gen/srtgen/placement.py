@@ -43,7 +43,11 @@ def worker_gpus(role: Role, gpus_per_node: int, report: Report, recipe: Recipe) 
         report.error(recipe.document, role.path, "gpus is needed with nodes: colocate", at_key=True)
         return 0
     share, rest = divmod(role.nodes * gpus_per_node, role.workers)
-    if rest or not 1 <= share <= gpus_per_node:
+    if not rest and share > gpus_per_node:
+        message = f"{share} GPUs for each worker are more than a node has ({gpus_per_node}); a worker never spans nodes"
+        report.error(recipe.document, (*role.path, "workers"), message)
+        return 0
+    if rest or not share:
         total = role.nodes * gpus_per_node
         message = f"{total} GPUs do not divide evenly among {role.workers} workers within nodes; write gpus"
         report.error(recipe.document, (*role.path, "workers"), message)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Mapping, NamedTuple
 
 from srtgen import bench, checks, environment, evaluation, model, ports, slurm
@@ -71,8 +70,7 @@ class Health(NamedTuple):
     patterns: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     recipe: Recipe
     profile: Profile
     runtime: Runtime
@@ -109,6 +107,7 @@ def make(recipe: Recipe, profile: Profile, report: Report) -> Plan:
     """The plan of a recipe on a site. RecipeError with all problems, unless it holds together."""
     checks.names(recipe, report)
     checks.roles(recipe, report)
+    checks.secrets(recipe, profile, report)
     slurm.check(recipe, profile, report)
     bench.check(recipe, report)
     served = model.resolve(recipe, profile, report)
@@ -148,7 +147,8 @@ class _Maker(NamedTuple):
         groups = tuple(self._group(role, table) for role in roles)
         served = model.name(self.engine, roles, self.served, report, recipe)
         router, backends_env = self._router(table, groups), self._client_env()
-        points = bench.points(recipe, served.name, served.argument, report)
+        url = word("http://", address(router.node), f":{table.router}")
+        points = bench.points(recipe, served.name, served.argument, url, report)
         evaluated = evaluation.read(recipe, report)
         listeners = self._listeners(groups, table, router)
         ports.check(recipe, self.placement, listeners, report)
@@ -188,7 +188,6 @@ class _Maker(NamedTuple):
         assert role.gpus is not None
         self.engine.check_sizes(self.recipe, role, role.gpus, self.report)
         lines = self.engine.role_lines(role, self.report)
-        environment.check_placeholders(role.env, self.report)
         sharing = self.placement.sharing()
         processes = []
         merged: dict[tuple[str, ...], Environment] = {}
@@ -272,7 +271,6 @@ class _Maker(NamedTuple):
 
     def _client_env(self) -> Environment:
         layers = (self.recipe.environment, self.recipe.benchmark.env)
-        environment.check_placeholders(self.recipe.benchmark.env, self.report)
         return environment.merge(layers, self._offline(), frozenset(), self.report)
 
     def _client(self, env: Environment) -> Process:

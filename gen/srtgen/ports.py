@@ -57,15 +57,15 @@ def worker_listeners(step: str, slot: Slot, ports: WorkerPorts) -> list[Listener
 
 def check(recipe: Recipe, placement: Placement, listeners: list[Listener], report: Report) -> None:
     """Overlaps on a node and ports outside 1024–32767, each at the key that moves it."""
-    seen: set[str] = set()
+    seen: set[tuple[str, ...]] = set()
     before: Listener | None = None
     for one in sorted(listeners, key=lambda x: (x.node, x.first)):
-        if one.last > HIGHEST and one.key not in seen:
-            seen.add(one.key)
+        if one.last > HIGHEST and (one.key,) not in seen:
+            seen.add((one.key,))
             message = f"{one.owner} would need port {one.last} on node {one.node}; ports end at {HIGHEST}"
             report.error(recipe.document, ("ports", one.key), message)
-        if before and before.node == one.node and one.first <= before.last and one.key not in seen:
-            seen.add(one.key)
+        if before and before.node == one.node and one.first <= before.last and (one.key, before.key) not in seen:
+            seen.add((one.key, before.key))
             message = (
                 f"{_range(one)} of {one.owner} overlaps {_range(before)} of {before.owner} ({before.key}) "
                 f"on node {one.node}"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from srtgen import manifest, resources, words
+from srtgen.bench import COMMAND_FILE
 from srtgen.errors import Problem
 from srtgen.manifest import File, Input
 from srtgen.plan import Plan
@@ -18,7 +18,6 @@ _EXECUTABLE = frozenset({"submit.sh", "wait.sh", "prefetch.sh", "eval/run.sh"})
 # Files that only a bundle with an evaluation has.
 _EVALUATION = ("eval/", "prefetch.sh", "lib/eval")
 _GITIGNORE = b"/results/\n/offline/\n/slurm-*.out\n"
-_CUSTOM_COMMAND = "bench_command.sh"
 
 
 class UnquotedValue(Exception):
@@ -69,7 +68,7 @@ def files(
     bundle[f"roles/{plan.router.role}.sh"] = File(_render("roles/role.sh.j2", role_view((plan.router,), True)), True)
     bundle["bench.sh"] = File(_render("bench.sh.j2", bench_view(plan)), True)
     if plan.recipe.benchmark.command is not None:
-        bundle[_CUSTOM_COMMAND] = File(_text_file(plan.recipe.benchmark.command))
+        bundle[COMMAND_FILE] = File(_text_file(plan.recipe.benchmark.command))
     if plan.evaluation:
         bundle["eval/plan.sh"] = File(_render("eval/plan.sh.j2", eval_view(plan)))
     bundle[".gitignore"] = File(_GITIGNORE)
@@ -92,10 +91,12 @@ def _text_file(text: str) -> bytes:
 @lru_cache(maxsize=None)
 def _verbatim() -> tuple[tuple[str, File], ...]:
     """The files of `templates/` that are copied byte for byte. A leading underscore marks a part of a template."""
-    root = resources.folder("templates")
-    found = []
-    for path in sorted(root.rglob("*")):
-        name = path.relative_to(root).as_posix()
-        if path.is_file() and not name.endswith((".j2", ".pyc")) and not Path(name).name.startswith("_"):
-            found.append((name, File(path.read_bytes(), name in _EXECUTABLE)))
-    return tuple(found)
+    return tuple((name, File(resources.content("templates", name), name in _EXECUTABLE)) for name in _copied())
+
+
+def _copied() -> list[str]:
+    return [
+        name
+        for name in resources.names("templates")
+        if not name.endswith((".j2", ".pyc")) and not name.rpartition("/")[2].startswith("_")
+    ]

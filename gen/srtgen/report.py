@@ -26,6 +26,12 @@ class Report:
     def note(self, document: Document, path: Path, message: str, code: str = "") -> None:
         self.problems.append(document.problem(path, message, at_key=True, severity="note", code=code))
 
+    def put(
+        self, severity: str, document: Document, path: Path, message: str, code: str, at_key: bool = True
+    ) -> None:
+        """A problem of a severity that the check decides on."""
+        self.problems.append(document.problem(path, message, at_key=at_key, severity=severity, code=code))
+
     def stop_on_errors(self) -> None:
         """Raises RecipeError with every problem so far if one of them is an error."""
         if any(p.severity == "error" for p in self.problems):

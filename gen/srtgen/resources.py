@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,7 +17,24 @@ def folder(name: str) -> Path:
     return installed if installed.is_dir() else checkout
 
 
+def names(name: str) -> list[str]:
+    """The paths of all files in a folder, sorted."""
+    root = str(folder(name))
+    found = []
+    for place, folders, files in os.walk(root):
+        folders[:] = [one for one in folders if one != "__pycache__"]
+        prefix = place[len(root) + 1 :].replace(os.sep, "/")
+        found += [f"{prefix}/{file}" if prefix else file for file in files]
+    return sorted(found)
+
+
+def content(name: str, path: str) -> bytes:
+    """The bytes of one file."""
+    with open(f"{folder(name)}/{path}", "rb") as stream:
+        return stream.read()
+
+
 @lru_cache(maxsize=None)
 def text(name: str, path: str) -> str:
     """The text of one packaged file."""
-    return (folder(name) / path).read_text(encoding="utf-8")
+    return content(name, path).decode()

@@ -114,14 +114,34 @@ def _near(word: str, choices: list[str], n: int, cutoff: float) -> list[str]:
 
 def _hint(key: str, known: dict[str, Any], path: Path, root: dict[str, Any]) -> str:
     acted_on = [k for k, v in known.items() if "x-refused" not in v]
+    if outdated := re.fullmatch(r"(prefill|decode|agg)_(nodes|workers|environment)|gpus_per_(prefill|decode|agg)", key):
+        role, what = outdated[1] or outdated[3], {"environment": "env", None: "gpus"}.get(outdated[2], outdated[2])
+        return f"in layout 2 this is roles.{role}.{what}"
     near = _near(key.lower().replace("-", "_"), acted_on, n=1, cutoff=0.7)
     if near:
         return f"did you mean {near[0]}?"
     elsewhere = [dotted(p) for p in _homes(root, key) if p[:-1] != path]
     if elsewhere:
         return f"its place is {' or '.join(elsewhere)}"
-    near = _near(key.lower(), acted_on, n=1, cutoff=0.4)
+    if similar := _similar(root, key):
+        return f"did you mean {similar}?"
+    near = _near(key.lower(), acted_on, n=1, cutoff=0.5)
     return f"did you mean {near[0]}?" if near else f"known here: {', '.join(sorted(acted_on))}"
+
+
+def _similar(root: dict[str, Any], key: str) -> str:
+    """The place of a key that stands elsewhere and has almost this name; "" if there is none."""
+    names: list[str] = []
+
+    def visit(node: Any) -> None:
+        for child in (node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()):
+            visit(child)
+        if isinstance(node, dict) and isinstance(node.get("properties"), dict):
+            names.extend(node["properties"])
+
+    visit(root)
+    near = _near(key, names, n=1, cutoff=0.85)
+    return " or ".join(dotted(p) for p in _homes(root, near[0])) if near else ""
 
 
 def _homes(root: dict[str, Any], key: str) -> list[Path]:
@@ -148,7 +168,7 @@ def _bad_name(error: ValidationError) -> str:
 
 
 def _message(document: Document, error: ValidationError, path: Path) -> str:
-    shown = _shown(document, error.instance, path)
+    shown = spelled(document, error.instance, path)
     expects = error.schema.get("x-expects")
     kind, limit = error.validator, error.validator_value
     if kind == "enum":
@@ -161,23 +181,30 @@ def _message(document: Document, error: ValidationError, path: Path) -> str:
         return f"expected {expects}; got {shown}"
     if kind == "type":
         words = " or ".join(_TYPE_WORDS[t] for t in ([limit] if isinstance(limit, str) else limit))
-        return f"expected {words}; got {shown}{_type_hint(error)}"
+        return f"expected {words}; got {shown}{_type_hint(error, path in document.plain)}"
+    if kind == "pattern":
+        return _pattern_message(shown, str(error.instance), str(limit).replace("(?!\\n)", ""))
     templates = {
         "minimum": "{shown} is below the least value, {limit}",
         "maximum": "{shown} is above the greatest value, {limit}",
         "exclusiveMinimum": "{shown} must be above {limit}",
-        "pattern": "{shown} has a character that is not allowed here; allowed: {limit}",
         "minLength": "the text is empty",
         "minItems": "the list is empty",
         "minProperties": "the mapping is empty",
         "uniqueItems": "an item stands twice in the list",
     }
     template = templates.get(str(kind), "{shown} does not fit {kind} {limit}")
-    return template.format(shown=shown, limit=_readable(kind, limit), kind=kind)
+    return template.format(shown=shown, limit=limit, kind=kind)
 
 
-def _readable(kind: object, limit: object) -> object:
-    return str(limit).replace("(?!\\n)", "") if kind == "pattern" else limit
+def _pattern_message(shown: str, value: str, pattern: str) -> str:
+    """Names the first character that no class of the pattern holds; else the form is wrong."""
+    classes = re.findall(r"\[(?:\\.|[^\]\\])+\]", pattern)
+    literals = re.sub(r"\[(?:\\.|[^\]\\])+\]", "", pattern)
+    for char in value:
+        if char not in literals and not any(re.match(one, char) for one in classes):
+            return f"{shown} holds {json.dumps(char, ensure_ascii=False)}, which is not allowed here; allowed: {pattern}"
+    return f"{shown} does not have the form {pattern}"
 
 
 def _constant(value: object) -> str:
@@ -190,9 +217,9 @@ def _one_of(shown: str, value: object, choices: list[str]) -> str:
     return f"{shown} is not one of {', '.join(choices)}{hint}"
 
 
-def _type_hint(error: ValidationError) -> str:
+def _type_hint(error: ValidationError, plain: bool) -> str:
     wanted = error.validator_value
-    if wanted == "boolean" and isinstance(error.instance, str):
+    if wanted == "boolean" and isinstance(error.instance, str) and not plain:
         return "; write it without quotes, as true or false"
     if wanted == "string" and isinstance(error.instance, (int, float)):
         return "; quote it"
@@ -211,7 +238,8 @@ def _number_hint(document: Document, error: ValidationError, path: Path) -> str:
         base = 16 if digits.startswith("0x") else 8 if digits.startswith("0o") else 10
         sign = "-" if source.startswith("-") else ""
         quotes = "" if path in document.plain else ", without quotes"
-        return f"{source} is not a plain whole number; write {sign}{int(digits, base)}{quotes}"
+        shown = source if path in document.plain else json.dumps(source)
+        return f"{shown} is not a plain whole number; write {sign}{int(digits, base)}{quotes}"
     return ""
 
 
@@ -222,7 +250,8 @@ def _wants_integer(error: ValidationError) -> bool:
     return bool(words & {"integer", "number"}) and "string" not in words
 
 
-def _shown(document: Document, value: object, path: Path) -> str:
+def spelled(document: Document, value: object, path: Path) -> str:
+    """A value as a message shows it: as the file writes it, in quotes where it is quoted there."""
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any, Iterable
 
-from srtgen import environment, resources, slurm, words
+from srtgen import environment, planview, resources, slurm, topology, words
 from srtgen.errors import Problem
 from srtgen.model import HUB
 from srtgen.bench import Point
+from srtgen.bench import command as custom_command
 from srtgen.plan import Plan, Process, work_folder
 from srtgen.words import Shell, Word, bind, params, word
 
@@ -151,7 +152,7 @@ def job_view(plan: Plan, manifest_id: str) -> dict[str, Any]:
     listeners = _table([(str(x.node), str(x.first), str(x.last), x.owner) for x in plan.listeners])
     return {
         "name": words.plain(recipe.name),
-        "directives": [{"origin": d.origin, "text": d.text} for d in plan.directives],
+        "directives": _directives(plan),
         "constants": constants.items(),
         "worker_columns": words.text(header),
         "workers": [[row] for row in table],
@@ -167,6 +168,11 @@ def _eval_run(plan: Plan) -> str:
     if plan.evaluation is None:
         return "none"
     return "only" if plan.recipe.benchmark.type == "lm-eval" else plan.evaluation.run
+
+
+def _directives(plan: Plan) -> Shell:
+    """The directives, each behind a comment that says where it comes from."""
+    return Shell("\n".join(f"# {words.plain(d.origin)}\n#SBATCH {words.plain(d.text)}" for d in plan.directives))
 
 
 def bench_view(plan: Plan) -> dict[str, Any]:
@@ -216,8 +222,7 @@ def _bench_calls(plan: Plan) -> dict[str, Any]:
     if bench.type == "manual":
         return {"before": before, "begin": Shell(""), "points": [], "finish": Shell("bench_manual")}
     run = Shell('bench_custom "${argv[@]}"')
-    script = [word("bash"), word("-l"), word(words.Var("here"), "/bench_command.sh")]
-    command = {"title": Shell("The command."), "argv": [[w] for w in (_listed(bench.argv) or script)], "call": run}
+    command = {"title": Shell("The command."), "argv": [[w] for w in custom_command(bench)], "call": run}
     return {
         "before": before,
         "begin": Shell("bench_begin" if plan.points else ""),
@@ -323,15 +328,27 @@ def readme_view(plan: Plan, findings: tuple[Problem, ...]) -> dict[str, Any]:
         ("endpoint in the job", f"port {plan.ports.router} of node {plan.router.node}"),
     ]
     rows = [*(_process_row(p) for p in (*plan.workers, plan.router)), client]
-    said = [f"- {f.severity}: {words.md(f'{f.path}: {f.message}')}" for f in findings]
+    said = [_finding(f) for f in findings]
     return {
         "name": words.md(plan.recipe.name),
         "served": words.code(plan.served.name),
         "facts": words.table(("", ""), facts),
         "processes": words.table(("step", "node", "GPUs", "ports", "script", "image"), rows),
+        "diagram": Shell(topology.mermaid(plan)),
+        "commands": planview.markdown(plan),
+        "failures": Shell("\n".join(f"- {line}" for line in planview.failures(plan))),
         "measured": _measured(plan),
         "findings": Shell("\n".join(said) or "None."),
     }
+
+
+def _finding(finding: Problem) -> str:
+    """One finding: its code, and the recipe's reason where it silences it."""
+    code = f" ({words.md(finding.code)})" if finding.code else ""
+    text = words.md(f"{finding.path}: {finding.message}" if finding.path else finding.message)
+    if finding.reason:
+        return f"- {finding.severity}{code}, silenced: {text}. Reason: {words.md(finding.reason)}"
+    return f"- {finding.severity}{code}: {text}"
 
 
 def _measured(plan: Plan) -> Shell:

@@ -7,8 +7,7 @@ A `Word` is what a process receives as one argument or one environment value. It
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Iterable, Union
+from typing import Iterable, NamedTuple, Union
 
 PLAIN = re.compile(r"[A-Za-z0-9._:/,=@%+|&!*()\[\]~# -]*\Z")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -19,8 +18,7 @@ class Shell(str):
     """Text that is safe to stand in a shell script. Made here and nowhere else."""
 
 
-@dataclass(frozen=True)
-class Var:
+class Var(NamedTuple):
     """A run-time value: the shell variable `name`. `required` ends the script with a message when it is unset."""
 
     name: str
@@ -30,12 +28,11 @@ class Var:
         return f'"${{{self.name}:?}}"' if self.required else f'"${{{self.name}}}"'
 
 
-@dataclass(frozen=True)
-class Param:
+class Param(NamedTuple):
     """A value of one worker, shown as `${name}` in a role script where the workers of the role differ in it."""
 
     name: str
-    value: "Part"
+    value: str | Var
 
     def shell(self) -> str:
         return f'"${{{self.name}}}"'
@@ -90,6 +87,8 @@ def _single(value: str) -> str:
 
 def shquote(value: object) -> Shell:
     """One word: text, an integer, or a `Word`. Anything else is a decision that belongs into the plan."""
+    if isinstance(value, (Var, Param)):
+        return Shell(value.shell())
     if isinstance(value, tuple):
         return Shell("".join(_quoted(part) for part in value) or "''")
     if isinstance(value, bool) or not isinstance(value, (str, int)):

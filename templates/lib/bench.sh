@@ -54,6 +54,7 @@ bench_offline() {
 # End before the load with the preflight code; $1 is the reason.
 bench_refuse() {
   local reason="$1"
+  mkdir -p -- "${BENCH_DIR}"
   printf 'bench: %s\n' "${reason}" >&2
   printf '{"client_exit_code": null, "code": 10, "points": null, "reason": "%s", "valid": null}\n' "${reason}" \
     >"${BENCH_DIR}/verdict.json"
@@ -102,11 +103,16 @@ bench_supervise() {
   return "${rc}"
 }
 
-bench_begin() {
+# What every type does once it has its turn.
+bench_attend() {
   bench_no_proxy
   trap 'bench_stopped 143' TERM
   trap 'bench_stopped 130' INT
-  [[ "${BENCH_TYPE:?}" != sa-bench ]] || bench_python summary begin
+}
+
+bench_begin() {
+  bench_attend
+  bench_python summary begin
 }
 
 # Measure one point: NAME CONCURRENCY PROMPTS argv…; the client must write ${BENCH_DIR}/NAME.json.
@@ -116,6 +122,7 @@ bench_point() {
 
 # Run the recipe's own command, in BENCH_CWD if set.
 bench_custom() {
+  bench_attend
   bench_supervise custom "${BENCH_CWD:-}" "$@"
 }
 
@@ -123,6 +130,7 @@ bench_custom() {
 bench_manual() {
   local endpoint="${SRT_ENDPOINT:?}" model="${BENCH_MODEL:?}"
   local stop_file="${SRTGEN_RESULTS_HOST:-${SRTGEN_RESULTS}}/bench/stop" job="${SLURM_JOB_ID:-${SRT_JOB_ID:-}}"
+  bench_attend
   printf 'serving %s at %s until the time limit\n' "${model}" "${endpoint}"
   printf "try:  curl %s/v1/completions -H 'Content-Type: application/json' -d '{\"model\": \"%s\", \"prompt\": \"Hello\", \"max_tokens\": 16}'\n" \
     "${endpoint}" "${model}"

@@ -61,6 +61,15 @@ def retried(result: Mapping[str, Any], before: Snapshot, after: Snapshot) -> Opt
     return int(client_retries(result) + max(0.0, after.router.retries - before.router.retries))
 
 
+def surplus(plan: Plan, point: Point, before: Snapshot, after: Snapshot) -> List[str]:
+    """A warning if the workers finished more requests than were asked for: someone sent some twice, or is not us."""
+    old, new = before.finished(plan.workers), after.finished(plan.workers)
+    asked = point.prompts + point.warmups + 1  # clients try one prompt before the warm-ups
+    if old is None or new is None or new - old <= asked:
+        return []
+    return ["the workers finished %d requests, the client was to send %d: retries, or other traffic" % (new - old, asked)]
+
+
 def _delta(before: Optional[WorkerStats], after: WorkerStats, key: str) -> Optional[float]:
     if before is None or key not in before.values or key not in after.values:
         return None

@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+# shellcheck disable=SC2034,SC2154  # the state of the job is shared by the libraries; srtgen.sh is checked as a whole
 # The benchmark client: its environment, its turn, and what its end means.
 
 readonly LATE_DEATH_S=2 # a component that dies may fail the client first
@@ -34,7 +35,7 @@ read_verdict() {
   local file="${job_folder}/bench/verdict.json" output
   REPLY=''
   [[ -r "${file}" ]] || return 0
-  output="$(python3 -E -s -B "${BUNDLE}/lib/verdict.py" "${file}" 2>/dev/null)" || return 0
+  output="$(python3 -E -s -B "${BUNDLE}/lib/verdict.py" bench "${file}" 2>/dev/null)" || return 0
   result_bench="${output%%$'\n'*}"
   REPLY="${output#*$'\n'}"
 }

@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+# shellcheck disable=SC2034,SC2154  # the state of the job is shared by the libraries; srtgen.sh is checked as a whole
 # How a step's command gets into its container: one function per runtime, which adds to step_argv.
 # Arguments of each: step name, role, script of the bundle, its argument.
 

@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+# shellcheck disable=SC2034,SC2154  # the state of the job is shared by the libraries; srtgen.sh is checked as a whole
 # One queue for all that happens: ended processes, health, signals. The main shell only ever waits here.
 # A line of the queue is KIND<TAB>NAME<TAB>TEXT; each is one write below PIPE_BUF, so lines never mix.
 

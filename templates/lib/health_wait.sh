@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+# shellcheck disable=SC2034,SC2154  # the state of the job is shared by the libraries; srtgen.sh is checked as a whole
 # Until all workers are ready, and whether they stay so. The asking is health_wait.py's, the judgement is here.
 
 readonly PROGRESS_S=30 # at least one line of progress in this time
@@ -29,14 +30,14 @@ log_progress() {
 
 # Ends the job, saying who is not ready after the deadline.
 fail_late() {
-  local item name first='' names=''
+  local item name first='' late=''
   for item in "${worker_addresses[@]}"; do
     name="${item%%=*}"
     [[ -z "${worker_ready[${name}]:-}" ]] || continue
     first="${first:-${name}}"
-    names+="${names:+, }${name} on ${step_host[${name}]} (${pending_reason[${name}]:-no answer}, log ${job_folder}/logs/${name}.log)"
+    late+="${late:+, }${name} on ${step_host[${name}]} (${pending_reason[${name}]:-no answer}, log ${job_folder}/logs/${name}.log)"
   done
-  fail 12 "not ready after ${PLAN_HEALTH_DEADLINE_S} s: ${names}" "${first}"
+  fail 12 "not ready after ${PLAN_HEALTH_DEADLINE_S} s: ${late}" "${first}"
 }
 
 # Returns once every worker has answered /health; any other outcome ends the job.

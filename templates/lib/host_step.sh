@@ -14,6 +14,7 @@ remove_work() {
 
 # Slurm signals every process of the step: the child needs no relay, this shell only has to outlive it.
 # A child that does not end in time is killed together with this shell, so the folder goes before that.
+# shellcheck disable=SC2329  # the trap calls it
 on_term() {
   local end=$((SECONDS + LEAVE_S))
   trap '' TERM INT HUP

@@ -52,15 +52,17 @@ def evaluate(
     return {
         "name": point.name, "row": row, "workers": workers, "wall_s": round(outcome.wall_s, 3),
         "client_exit_code": outcome.exit_code, "stalled": bool(outcome.stalled_s),
-        "warnings": ([] if verdict is None else verdict.warnings) + warnings(plan, row, before, after, workers),
+        "warnings": ([] if verdict is None else verdict.warnings) + warnings(plan, point, row, before, after, workers),
         "error_sides": bench_gate.error_sides(result, bench_run.log_tail(observer.log, 1 << 20)) if problems else {},
         "fatal": bool(outcome.stalled_s) or (outcome.exit_code != 0 and not result) or not row["completed"],
     }
 
 
-def warnings(plan: Plan, row: Dict[str, Any], before: Snapshot, after: Snapshot, workers: Dict[str, Any]) -> List[str]:
+def warnings(
+    plan: Plan, point: Point, row: Dict[str, Any], before: Snapshot, after: Snapshot, workers: Dict[str, Any]
+) -> List[str]:
     """What does not make the point invalid, but must not stay unseen."""
-    found = bench_row.imbalance(plan.workers, workers)
+    found = bench_row.imbalance(plan.workers, workers) + bench_row.surplus(plan, point, before, after)
     if row["retried"] is None:
         found.append("the router's metrics port does not answer: retries are unknown")
     elif row["retried"]:

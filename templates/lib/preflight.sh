@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+# shellcheck disable=SC2034,SC2154  # the state of the job is shared by the libraries; srtgen.sh is checked as a whole
 # Before anything loads: one step on all nodes at once, its report as a table, one address per node.
 
 readonly PREFLIGHT_LIMIT_S=300 # beside the wait for GPU memory and image pulls
@@ -158,7 +159,8 @@ choose_addresses() {
     log "node ${index}: ${host} ${address}"
     index=$((index + 1))
   done
-  export NO_PROXY="localhost,127.0.0.1,$(IFS=, && printf '%s' "${node_addresses[*]}")"
+  local IFS=,
+  export NO_PROXY="localhost,127.0.0.1,${node_addresses[*]}"
   export no_proxy="${NO_PROXY}"
 }
 

@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+# shellcheck disable=SC2034,SC2154  # the state of the job is shared by the libraries; srtgen.sh is checked as a whole
 # result.json: the state of the job in shell variables, written whole and atomically at every change.
 
 result_file=''
@@ -17,6 +18,7 @@ result_warnings=()
 result_modified=()       # files of the bundle that were edited
 result_nodes=()          # JSON objects
 phase_start_cs=0
+result_lost=0            # 1: the last write failed
 
 # Sets REPLY to TEXT without bytes that are not valid UTF-8.
 utf8_only() {
@@ -102,13 +104,17 @@ result_text() {
   REPLY="${text},\"bench\":${result_bench},\"eval\":${result_eval}}"
 }
 
-# Replaces result.json; a full disk is no reason to stop, the verdict also stands in the job's output.
+# Replaces result.json; a full disk is no reason to stop (result_lost says so), the verdict also stands in the job's output.
 write_result() {
   [[ -n "${result_file}" ]] || return 0
   local new="${result_file}.new"
   result_text
-  { printf '%s\n' "${REPLY}" >"${new}" && mv -f -- "${new}" "${result_file}"; } 2>/dev/null ||
+  result_lost=0
+  { printf '%s\n' "${REPLY}" >"${new}" && mv -f -- "${new}" "${result_file}"; } 2>/dev/null || {
+    result_lost=1
+    rm -f -- "${new}" 2>/dev/null || :
     log "warning: cannot write ${result_file}"
+  }
 }
 
 # Ends the current phase and begins PHASE.

@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+# shellcheck disable=SC2034,SC2154  # the state of the job is shared by the libraries; srtgen.sh is checked as a whole
 # From ready workers to a system that answers: router, versions, transport, canary.
 
 readonly ROUTER_DEADLINE_S=300 # AToMesh binds its port once all are registered; it probes with pauses of up to 5 s

@@ -1,11 +1,32 @@
 # shellcheck shell=bash
+# shellcheck disable=SC2034,SC2154  # the state of the job is shared by the libraries; srtgen.sh is checked as a whole
 # The story of a job, from its start to its verdict. Sourced by run.sbatch, which holds the plan's data.
 
-for library in log result events steps container watch preflight health_wait router client teardown; do
-  # shellcheck source=/dev/null  # each is checked by itself
-  source "${BUNDLE}/lib/${library}.sh"
-done
-unset -v library
+# shellcheck source-path=SCRIPTDIR
+# shellcheck source=log.sh
+source "${BUNDLE}/lib/log.sh"
+# shellcheck source=result.sh
+source "${BUNDLE}/lib/result.sh"
+# shellcheck source=events.sh
+source "${BUNDLE}/lib/events.sh"
+# shellcheck source=steps.sh
+source "${BUNDLE}/lib/steps.sh"
+# shellcheck source=container.sh
+source "${BUNDLE}/lib/container.sh"
+# shellcheck source=watch.sh
+source "${BUNDLE}/lib/watch.sh"
+# shellcheck source=preflight.sh
+source "${BUNDLE}/lib/preflight.sh"
+# shellcheck source=health_wait.sh
+source "${BUNDLE}/lib/health_wait.sh"
+# shellcheck source=router.sh
+source "${BUNDLE}/lib/router.sh"
+# shellcheck source=client.sh
+source "${BUNDLE}/lib/client.sh"
+# shellcheck source=quality.sh
+source "${BUNDLE}/lib/quality.sh"
+# shellcheck source=teardown.sh
+source "${BUNDLE}/lib/teardown.sh"
 
 job_folder=''
 run_folder=''
@@ -83,7 +104,8 @@ start_steps() {
   done
   log "started ${#steps[@]} workers"
   start_step "${PLAN_ROUTER_STEP}" atomesh "${PLAN_ROUTER_NODE}" roles/atomesh.sh 0 1
-  [[ "${PLAN_BENCH}" == none ]] || start_step bench bench "${PLAN_BENCH_NODE}" bench.sh 0 1
+  if bench_planned; then start_step bench bench "${PLAN_BENCH_NODE}" bench.sh 0 1; fi
+  [[ "${eval_mode}" == false ]] || start_step eval bench "${PLAN_BENCH_NODE}" eval/run.sh 0 1
 }
 
 # Runs on every way out; the first failure stays the reason.
@@ -105,6 +127,11 @@ on_exit() {
   seconds_of "${phase_start_cs}"
   result_phases+=("{\"name\":\"done\",\"start_s\":${REPLY},\"seconds\":0.00}")
   write_result
+  if ((result_lost)) && [[ "${result_verdict}" == passed ]]; then
+    result_code=20
+    result_verdict=failed
+    result_reason="the results cannot be written into ${job_folder}: is the disk full?"
+  fi
   seconds_of "${phase_start_cs}"
   log "verdict: ${result_verdict} (${result_code}) after ${REPLY} s: ${result_reason}"
   log "results: ${job_folder}"
@@ -128,6 +155,7 @@ main() {
   events_open "${run_folder}"
   warn_about_overrides
   run_preamble
+  choose_eval
   read_nodes
 
   begin_phase preflight
@@ -146,7 +174,13 @@ main() {
   begin_phase canary
   run_canary
 
-  [[ "${PLAN_BENCH}" != none ]] || return 0
-  begin_phase bench
-  run_client
+  await_eval_packages
+  if bench_planned; then
+    begin_phase bench
+    run_client
+  fi
+  if [[ "${eval_mode}" != false ]]; then
+    begin_phase eval
+    run_eval
+  fi
 }

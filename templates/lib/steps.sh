@@ -1,7 +1,8 @@
 # shellcheck shell=bash
+# shellcheck disable=SC2034,SC2154  # the state of the job is shared by the libraries; srtgen.sh is checked as a whole
 # Slurm steps: start, names of what a step's environment may hold, end.
 
-declare -A step_role=()  # name -> prefill decode agg atomesh bench
+declare -A step_role=()  # name -> prefill decode agg atomesh bench eval
 declare -A step_host=()
 declare -A step_code=()  # steps that have ended
 steps=()                 # names in the order of their start
@@ -11,7 +12,7 @@ steps=()                 # names in the order of their start
 collect_export_names() {
   local name more=() names=(PATH HOME USER LANG TERM NO_PROXY no_proxy XDG_RUNTIME_DIR)
   names+=("${!NODE_@}" "${!SRTGEN_@}" "${!SRT_@}" "${!SRTCTL_@}" "${!AIPERF_SERVER_@}")
-  names+=("${!ENROOT_@}" "${!DOCKER_@}" "${!CONTAINERS_@}" "${!APPTAINER_@}" "${PLAN_PASS_ENV[@]}" "${PLAN_REQUIRE_ENV[@]}")
+  names+=("${!EVAL_@}" "${!ENROOT_@}" "${!DOCKER_@}" "${!CONTAINERS_@}" "${!APPTAINER_@}" "${PLAN_PASS_ENV[@]}" "${PLAN_REQUIRE_ENV[@]}")
   read -r -d '' -a more <<<"${SRTGEN_PASS_ENV:-}" || :
   names+=("${more[@]}")
   export_names=()
@@ -47,7 +48,7 @@ srun_argv() {
   # No step inherits the job's setting in every version of Slurm.
   [[ -z "${PLAN_CPUS_PER_TASK:-${SLURM_CPUS_PER_TASK:-}}" ]] ||
     step_argv+=("--cpus-per-task=${PLAN_CPUS_PER_TASK:-${SLURM_CPUS_PER_TASK}}")
-  if [[ "${PLAN_RUNTIME}" == none || ("${role}" == bench && "${PLAN_BENCH}" == custom) ]]; then
+  if [[ "${PLAN_RUNTIME}" == none || ("${role}" == bench && "${name}" == bench && "${PLAN_BENCH}" == custom) ]]; then
     step_argv+=(--export=ALL)
   else
     step_argv+=("--export=${export_names[*]}")
@@ -60,7 +61,7 @@ run_step() {
   local name="$1" role="$2" turn="$3"
   export SRTGEN_STEP="${name}" SRTGEN_TURN=0
   unset ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES CUDA_VISIBLE_DEVICES GPU_DEVICE_ORDINAL USE_ATOMESH_ENTRYPOINTS
-  if [[ "${role}" == bench && "${PLAN_BENCH}" == custom ]]; then
+  if [[ "${role}" == bench && "${name}" == bench && "${PLAN_BENCH}" == custom ]]; then
     unset LD_LIBRARY_PATH LD_PRELOAD PYTHONPATH PYTHONHOME VIRTUAL_ENV
   fi
   if [[ -n "${turn}" ]]; then

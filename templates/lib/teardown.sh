@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+# shellcheck disable=SC2034,SC2154  # the state of the job is shared by the libraries; srtgen.sh is checked as a whole
 # The one way out: client, router, workers; then nothing of this job is left on any node.
 
 readonly GRACE_S="${SRTGEN_GRACE_S:-20}" # from TERM to KILL
@@ -42,10 +43,10 @@ wait_steps() {
 
 # Sends TERM to those of the named steps that did not get it yet: a step may be created only now.
 terminate_steps() {
-  local line name id names=" $* " ids=()
+  local name id wanted=" $* " ids=()
   step_ids
   while read -r name id; do
-    [[ -n "${id}" && "${names}" == *" ${name} "* && -z "${step_signalled[${name}]:-}" ]] || continue
+    [[ -n "${id}" && "${wanted}" == *" ${name} "* && -z "${step_signalled[${name}]:-}" ]] || continue
     ids+=("${id}")
     step_signalled["${name}"]=1
   done <<<"${REPLY}"
@@ -91,16 +92,16 @@ stop_steps() {
 
 # One cleaning step per group of nodes; its findings go to the log.
 clean_nodes() {
-  local host report="${run_folder}/clean" hosts=() tasks=() end=$((SECONDS + 15)) line
+  local group report="${run_folder}/clean" groups=() tasks=() end=$((SECONDS + 15)) line IFS=,
   ((${#steps[@]})) || return 0
   if [[ "${result_code}" == null ]]; then
-    hosts=("$(IFS=, && printf '%s' "${node_hosts[*]}")")
+    groups=("${node_hosts[*]}")
   else
-    hosts=("${node_hosts[@]}") # one by one: a dead node must not keep the others dirty
+    groups=("${node_hosts[@]}") # one by one: a dead node must not keep the others dirty
   fi
-  for host in "${hosts[@]}"; do
-    tasks+=("clean_${host}")
-    start_task "clean_${host}" clean_hosts "${host}" "${report}"
+  for group in "${groups[@]}"; do
+    tasks+=("clean_${group}")
+    start_task "clean_${group}" clean_hosts "${group}" "${report}"
   done
   for line in "${tasks[@]}"; do
     while [[ -z "${task_code[${line}]:-}" ]] && ((SECONDS < end)); do drain 0.2; done
@@ -135,7 +136,7 @@ teardown() {
     kill_srun KILL "${left[@]}"
     return 0
   fi
-  stop_steps bench
+  stop_steps bench eval
   stop_steps "${PLAN_ROUTER_STEP}"
   stop_steps "${workers[@]}"
   clean_nodes

@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+# shellcheck disable=SC2034,SC2154  # the state of the job is shared by the libraries; srtgen.sh is checked as a whole
 # What an event means for the job. Any way out is `fail`, which records the reason and exits; the EXIT trap tears down.
 
 declare -A task_code=()      # helpers that have ended
@@ -53,14 +54,15 @@ note_end() {
     return 0
   fi
   step_code["${name}"]="${code}"
-  [[ "${step_role[${name}]}" != bench || "${result_phase}" != bench ]] || {
+  [[ "${name}" != "${result_phase}" ]] || { # bench or eval, in its own phase
     ((code <= 128)) || confirm_running
     return 0
   }
   confirm_running
-  if [[ "${step_role[${name}]}" == bench ]]; then
-    fail_early_client "${code}"
-  fi
+  case "${name}" in
+    bench) fail_early_client "${code}" ;;
+    eval) fail_eval "${code}" ;;
+  esac
   describe_code "${code}"
   fail_component "${name}" "ended with ${REPLY} in phase ${result_phase}"
 }
@@ -86,13 +88,14 @@ fail_component() {
   fail "${code}" "${name} on ${step_host[${name}]} ${what}" "${name}"
 }
 
-# Sets REPLY to the node that Slurm says has died under step NAME (or any step), '' if none.
+# Sets REPLY to the node that srun says has died under the steps NAME..., '' if none.
 find_dead_node() {
-  local name="${1:-*}" line
+  local line
   REPLY=''
+  (($#)) || return 0
   while IFS= read -r line; do
     [[ ! "${line}" =~ [Nn]ode\ failure\ on\ ([^ ,]+) ]] || REPLY="${BASH_REMATCH[1]}"
-  done < <(grep -h -i 'node failure on' -- "${job_folder}/logs/"${name}.log 2>/dev/null)
+  done < <(cd -- "${job_folder}/logs" && tail -q -c 65536 -- "${@/%/.log}" 2>/dev/null | grep -a -i 'node failure on')
 }
 
 # Sets job_state and job_reason to Slurm's view of this job.
@@ -109,8 +112,7 @@ read_job_state() {
 
 # Something ended unexpectedly. If Slurm is ending the whole job that is the reason, and its signal may come a moment later.
 confirm_running() {
-  local tick
-  for tick in 1 2; do
+  for _ in 1 2; do
     [[ -z "${stop_signal}" ]] || stop_requested
     drain 0.15
   done
@@ -131,7 +133,7 @@ stop_requested() {
     log 'stopped on request'
     exit 0
   elif [[ "${job_reason}" == NodeDown || "${job_state}" == NODE_FAIL ]]; then
-    find_dead_node
+    find_dead_node "${steps[@]}"
     fail 11 "node ${REPLY:-of this job} died (Slurm: ${job_state} ${job_reason})"
   elif [[ "${signal}" == USR1 ]]; then
     fail 124 "the time limit is near, in phase ${result_phase}"

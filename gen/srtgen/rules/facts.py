@@ -26,11 +26,17 @@ class Program(NamedTuple):
     settings: tuple[Setting, ...]
     table: FlagTable
     flags: Mapping[str, Setting]
+    managed: frozenset[str]
     version: Version
 
     def spelled(self, setting: Setting) -> str:
-        """The flag of a setting, as the program gets it."""
-        return f"--{setting.key}" if self.table.first_date else "--" + setting.key.replace("_", "-")
+        """The flag that a setting's key names."""
+        return _spelled(setting.key, self.table)
+
+    def emitted(self, setting: Setting) -> str:
+        """The flag as the program gets it: `false` asks for the negative form, where there is one."""
+        negative = self.table.negative_for(setting.key) if setting.value is False else None
+        return negative or self.spelled(setting)
 
     def value(self, key: str) -> Any:
         """The value given for a flag; None where the recipe says nothing."""
@@ -71,6 +77,7 @@ class Worker(NamedTuple):
     gpus: int
     sizes: atom.Sizes
     env: Mapping[str, Setting]
+    document: Document
 
     @property
     def tp(self) -> int:
@@ -84,12 +91,7 @@ class Worker(NamedTuple):
     @property
     def place(self) -> Place:
         """Where a check points that misses something in the role's args."""
-        document = next((s.document for s in self.role.args), None)
-        return (document, (*self.role.path, "args")) if document else (self._document, self.role.path)
-
-    @property
-    def _document(self) -> Document:
-        return next(iter(self.env.values())).document  # pragma: no cover - replaced below
+        return self.document, (*self.role.path, "args")
 
 
 class Facts(NamedTuple):
@@ -126,7 +128,13 @@ def gather(recipe: Recipe, profile: Profile) -> Facts:
         recipe=recipe,
         profile=profile,
         workers=tuple(_worker(recipe, role, profile) for role in recipe.roles),
-        router=_program("AToMesh", recipe.frontend.args, atomesh.table(), _version(recipe, profile, recipe.frontend.container)),
+        router=_program(
+            "AToMesh",
+            recipe.frontend.args,
+            atomesh.table(),
+            atomesh.MANAGED,
+            _version(recipe, profile, recipe.frontend.container),
+        ),
         model=profile.model_paths.get(path, path),
     )
 
@@ -149,14 +157,19 @@ def _version(recipe: Recipe, profile: Profile, container: str) -> Version:
     return version(recipe.engine.version, profile.containers.get(container, container))
 
 
-def _program(owner: str, settings: tuple[Setting, ...], table: FlagTable, known: Version) -> Program:
-    dated = bool(table.first_date)
+def _spelled(key: str, table: FlagTable) -> str:
+    """ATOM keeps the recipe's spelling, AToMesh (which has no dates) has hyphens only."""
+    return f"--{key}" if table.first_date else "--" + key.replace("_", "-")
+
+
+def _program(
+    owner: str, settings: tuple[Setting, ...], table: FlagTable, managed: frozenset[str], known: Version
+) -> Program:
     flags: dict[str, Setting] = {}
     for setting in settings:
-        spelling = f"--{setting.key}" if dated else "--" + setting.key.replace("_", "-")
-        if flag := table.find(spelling):
+        if flag := table.find(_spelled(setting.key, table)):
             flags.setdefault(flag.key, setting)
-    return Program(owner, settings, table, flags, known)
+    return Program(owner, settings, table, flags, managed, known)
 
 
 def _worker(recipe: Recipe, role: Role, profile: Profile) -> Worker:
@@ -164,6 +177,7 @@ def _worker(recipe: Recipe, role: Role, profile: Profile) -> Worker:
     gpus = role.gpus or 0
     if not gpus and per_node and role.nodes:
         gpus = worker_gpus(role, per_node, Report(), recipe)
-    program = _program("ATOM", role.args, atom.table(), _version(recipe, profile, role.container))
+    known = _version(recipe, profile, role.container)
+    program = _program("ATOM", role.args, atom.table(), atom.MANAGED, known)
     env = {s.key: s for s in (*recipe.environment, *role.env)}
-    return Worker(role, program, gpus, atom.sizes(role), env)
+    return Worker(role, program, gpus, atom.sizes(role), env, recipe.document)

@@ -1,0 +1,81 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2034,SC2154  # the state of the job is shared by the libraries; srtgen.sh is checked as a whole
+# The evaluation step: prepares its packages while the workers load, runs after the benchmark (or instead of it).
+
+eval_mode=false # false, after_benchmark, only
+
+# Sets eval_mode from the recipe; RUN_EVAL and EVAL_ONLY at submission win.
+choose_eval() {
+  eval_mode="${PLAN_EVAL:-false}"
+  case "${RUN_EVAL:-}" in
+    1 | true | yes) [[ "${eval_mode}" != false ]] || eval_mode=after_benchmark ;;
+    0 | false | no) eval_mode=false ;;
+  esac
+  case "${EVAL_ONLY:-}" in
+    1 | true | yes) eval_mode=only ;;
+  esac
+  [[ "${eval_mode}" == false || -f "${BUNDLE}/eval/run.sh" ]] ||
+    fail 10 'an evaluation is asked for, but this bundle holds none: give the recipe an eval section'
+}
+
+# True if the benchmark runs.
+bench_planned() {
+  [[ "${PLAN_BENCH}" != none && "${eval_mode}" != only ]]
+}
+
+# Reads eval/verdict.json into result_eval; sets REPLY to its reason.
+read_eval_verdict() {
+  local file="${job_folder}/eval/verdict.json" output
+  REPLY=''
+  [[ -r "${file}" ]] || return 0
+  output="$(python3 -E -s -B "${BUNDLE}/lib/verdict.py" eval "${file}" 2>/dev/null)" || return 0
+  result_eval="${output%%$'\n'*}"
+  REPLY="${output#*$'\n'}"
+}
+
+# Ends the job for the end of the eval step with CODE, unless it is 0.
+fail_eval() {
+  local code="$1" reason
+  read_eval_verdict
+  reason="${REPLY}"
+  describe_code "${code}"
+  case "${code}" in
+    0) [[ "${result_phase}" != eval ]] || return 0 ;;
+    23) ;;
+    *) code=22 ;;
+  esac
+  ((code != 0)) || code=22
+  fail "${code}" "evaluation: ${reason:-its step ended with ${REPLY} in phase ${result_phase}}" eval
+}
+
+# Packages and task data must be there before anything is measured: a failure later would waste the allocation.
+await_eval_packages() {
+  local next=$((SECONDS + PROGRESS_S))
+  [[ "${eval_mode}" != false ]] || return 0
+  until grep -q '"ok": *true' -- "${job_folder}/eval/venv.json" 2>/dev/null; do
+    pump 0.5
+    if ((SECONDS >= next)); then
+      log 'evaluation: still preparing its packages'
+      next=$((SECONDS + PROGRESS_S))
+    fi
+  done
+}
+
+# The evaluation itself; everything stays watched.
+run_eval() {
+  local next=$((SECONDS + 300)) start=${SECONDS} end
+  give_turn eval
+  while [[ -z "${step_code[eval]:-}" ]]; do
+    pump 1
+    if ((SECONDS >= next)); then
+      log "evaluation: running for $((SECONDS - start)) s"
+      next=$((SECONDS + 300))
+    fi
+  done
+  if ((step_code[eval] != 0)); then
+    end=$((SECONDS + LATE_DEATH_S + 1))
+    judge_servers
+    while ((SECONDS < end)); do pump 0.5; done
+  fi
+  fail_eval "${step_code[eval]}"
+}
