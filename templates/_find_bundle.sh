@@ -43,6 +43,6 @@ find_bundle() {
 
 [[ -n "${SLURM_JOB_ID:-}" ]] || refuse 'this is a Slurm batch script: start it with sbatch run.sbatch (or submit.sh)'
 find_bundle
-# shellcheck source=lib/srtgen.sh
+# shellcheck source-path=SCRIPTDIR source=lib/srtgen.sh
 source "${BUNDLE}/lib/srtgen.sh"
 main

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -30,6 +32,8 @@ SMALL = ("benchmark.isl=32", "benchmark.osl=8", "benchmark.concurrencies=[2]", "
 FAST = {"STANDIN_ROUTER_SCALE": "0.1", "STANDIN_LOAD_S": "0.2"}
 JOB_LIMIT_S = 150.0
 CLEAN_S = 8.0
+LIBC = ctypes.CDLL(None, use_errno=True)
+NEW_NET = 0x40000000
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,7 @@ class Scenario:
     seconds: float = 60.0
     waits: bool = False
     own_bundle: bool = False
+    keeps: tuple[str, ...] = ()  # work folders of steps whose node died under them
     prepare: Callable[[Live], None] | None = None
     act: Callable[[Live], None] | None = None
     submit: Callable[[Live], str] | None = None
@@ -113,7 +118,7 @@ class Live:
         self.results_root: Path | None = None
         self.notes: dict[str, Any] = {}
         self.undo: list[Callable[[], object]] = []
-        self.strangers: list[subprocess.Popen[str]] = []
+        self.strangers: list[socket.socket] = []
 
     # -- looking ------------------------------------------------------------
 
@@ -123,6 +128,13 @@ class Live:
 
     def result(self) -> dict[str, Any]:
         return dict(json.loads((self.results / "result.json").read_text()))
+
+    def manifest(self) -> dict[str, Any]:
+        return dict(json.loads((self.bundle / "manifest.json").read_text()))
+
+    def steps(self) -> list[str]:
+        """Names of the logs that there are."""
+        return sorted(path.stem for path in (self.results / "logs").glob("*.log"))
 
     def output(self) -> str:
         path = self.cwd / f"slurm-{self.job}.out"
@@ -161,21 +173,22 @@ class Live:
     def scancel(self, *options: str) -> None:
         self.cluster.run(["scancel", *options, self.job])
 
-    def on_node(self, node: str, *command: str) -> subprocess.Popen[str]:
-        """A process of somebody else on a node; ended when the scenario is over."""
-        argv = [str(Path(__file__).parent / "slurm" / "node.sh"), "exec", node, *command]
-        process = subprocess.Popen(argv, env=self.cluster.env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.DEVNULL, text=True)
-        self.strangers.append(process)
-        return process
-
     def occupy(self, node: str, port: int) -> None:
-        """Somebody else listens on a port."""
-        self.on_node(node, "python3", "-m", "http.server", str(port), "--bind", "0.0.0.0")
-        end = time.monotonic() + 10
-        while port not in self.cluster.listening(node):
-            assert time.monotonic() < end, f"nobody listens on {node}:{port}"
-            time.sleep(0.1)
+        """Somebody else (this process) listens on a port of a node until the scenario is over."""
+        def listen() -> None:
+            with open(f"/proc/{self.cluster._space(node)}/ns/net") as space:
+                if LIBC.setns(space.fileno(), NEW_NET):  # of this thread alone; the socket stays there
+                    raise OSError("cannot enter the node's network")
+            taken = socket.socket()
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            taken.bind(("0.0.0.0", port))
+            taken.listen(8)
+            self.strangers.append(taken)
+
+        thread = threading.Thread(target=listen)
+        thread.start()
+        thread.join()
+        assert port in self.cluster.listening(node)
 
     def mount_tmpfs(self, node: str, path: Path, size: str = "4m") -> None:
         """An empty small file system over a folder, seen on one node only, for as long as the cluster lives."""
@@ -190,9 +203,8 @@ class Live:
         self.results_root = Path(f"/proc/{self.cluster._space(self.nodes[0])}/root{folder}")
 
     def end_strangers(self) -> None:
-        for process in self.strangers:
-            process.kill()
-            process.wait()
+        for taken in self.strangers:
+            taken.close()
         self.strangers.clear()
 
     def clean_up(self) -> None:
@@ -204,7 +216,8 @@ class Live:
 def generate(recipe: str, profile: str, sets: Sequence[str], out: Path, force: bool = False) -> Path:
     """Writes a recipe's bundle, as the command does; sets are --set texts, one that starts with - is an --unset."""
     argv = [sys.executable, "-m", "srtgen", str(RECIPES / f"{recipe}.yaml"), "-o", str(out),
-            "--cluster", str(PROFILES / f"{profile}.yaml"), *(["--force"] if force else [])]
+            "--cluster", profile if profile.endswith(".yaml") else str(PROFILES / f"{profile}.yaml"),
+            *(["--force"] if force else [])]
     for text in sets:
         argv += ["--unset", text[1:]] if text.startswith("-") else ["--set", text]
     done = subprocess.run(argv, env={**os.environ, "PYTHONPATH": str(ROOT / "gen")}, capture_output=True, text=True,
@@ -233,7 +246,7 @@ def environment(scenario: Scenario, state: Path) -> dict[str, str]:
     more = {"PATH": f"{STANDINS}/bin:/usr/bin:{os.environ.get('PATH', '')}:/usr/sbin:/sbin", **FAST, **scenario.env}
     if scenario.fault:
         more["STANDIN_FAULT"] = scenario.fault
-    if scenario.profile in ("none", "shared", "one-cpu"):
+    if "type: none" in (PROFILES / f"{scenario.profile}.yaml").read_text():
         return standins_env(**more)
     if scenario.profile == "docker":
         return docker_env(state, {name: value for name, value in more.items() if name.startswith("STANDIN_")}, **more)
@@ -299,6 +312,10 @@ def leftovers(live: Live) -> dict[str, Any]:
 
 
 def work_files(live: Live) -> list[str]:
-    """Folders of the job that are still in /tmp of the nodes (which all share it)."""
-    pattern = re.compile(rf"srtgen-(run-)?{live.job}(\.|$)")
-    return [name for name in os.listdir("/tmp") if live.job and pattern.match(name)]
+    """Work folders of the job's steps that are still in /tmp of the nodes (which all share it); removed now."""
+    left = []
+    for path in Path("/tmp").glob(f"srtgen-*{live.job}*") if live.job else ():
+        if re.fullmatch(rf"srtgen-(run-)?{live.job}(\..*)?", path.name):
+            left += [child.name for child in path.iterdir() if child.is_dir()] or [path.name]
+            shutil.rmtree(path, ignore_errors=True)
+    return sorted(left)

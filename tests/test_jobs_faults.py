@@ -75,9 +75,9 @@ LOADING = [
 ]
 ROUTER = [
     Scenario("router-port-taken", 13, "atomesh_0 on {node} ended with exit code 1", "router", "atomesh_0",
-             fault="*:load_s=4", act=take_router_port),
+             fault="*:load_s=5", act=take_router_port),
     Scenario("metrics-port-taken", 13, "atomesh_0 on {node} ended with exit code 101", "router", "atomesh_0",
-             fault="*:load_s=4", act=take_metrics_port),
+             fault="*:load_s=5", act=take_metrics_port),
     Scenario("router-exits", 13, "atomesh_0 on {node} ended with exit code 1 in phase router", "router", "atomesh_0",
              fault="atomesh_0:exit_loading=1"),
     Scenario("router-ends-with-0", 13, "atomesh_0 on {node} ended with exit code 0 in phase router", "router", "atomesh_0",
@@ -116,7 +116,7 @@ BENCH = [
     Scenario("decode-ends-with-0-benchmarking", 11, "decode_0 on {node} ended with exit code 0 in phase bench", "bench",
              "decode_0", fault="decode_0:die_at_request=8,die_code=0"),
     Scenario("client-fails", 20, "benchmark: ", "bench", "bench", fault="bench:exit=3"),
-    Scenario("client-writes-nothing", 20, "benchmark: ", "bench", "bench", fault="bench:nothing"),
+    Scenario("client-writes-nothing", 21, "the client wrote no result file", "bench", "bench", fault="bench:nothing"),
     Scenario("client-hangs", 20, "benchmark: ", "bench", "bench", sets=("benchmark.stall_timeout_s=3",), fault="bench:hang",
              waits=True),
     Scenario("requests-fail", 21, "benchmark: ", "bench", "bench",

@@ -13,14 +13,12 @@ pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("faults")]
 # What keeps a job in each phase for as long as it takes.
 KEPT: dict[str, dict[str, object]] = {
     "preflight": {"sets": ("gpu_drain_timeout_s=300",), "env": {"STANDIN_GPU_USED_GIB": "60"}},
-    "load": {"fault": "decode_0:hang_loading"},
+    "load": {"fault": "decode_0:hang_loading", "sets": ("health_check.max_attempts=300",)},
     "router": {"fault": "atomesh_0:hang_loading"},
     "canary": {"fault": "decode_0:hang_completions"},
     "bench": {"fault": "bench:hang"},
 }
 WHO = {"cancel": (), "cancel-batch": ("--batch", "--signal=TERM")}
-# Slurm asks for the end so long before the limit that it comes with its first look, within 30 s.
-NEAR_LIMIT = ("--time=1", "--signal=B:USR1@300")
 
 
 def in_phase(phase: str, live: Live) -> None:
@@ -39,8 +37,13 @@ def cancelled(phase: str, who: str) -> Scenario:
 
 
 def out_of_time(phase: str) -> Scenario:
+    """Slurm looks every 30 s, and then is within the lead of the signal (270 s of 45 minutes)."""
+    def act(live: Live) -> None:
+        in_phase(phase, live)
+        live.cluster.run(["scontrol", "update", f"jobid={live.job}", "TimeLimit=3"])
+
     return Scenario(f"time-limit-{phase}", 124, f"the time limit is near, in phase {phase}", phase, waits=True,
-                    args=NEAR_LIMIT, seconds=100, **KEPT[phase])  # type: ignore[arg-type]
+                    act=act, seconds=120, **KEPT[phase])  # type: ignore[arg-type]
 
 
 CANCELLED = [cancelled(phase, who) for who in WHO for phase in KEPT]
@@ -86,7 +89,7 @@ TWICE = [
     Scenario("cancel-stubborn", 143, "cancelled in phase load", "load", waits=True, state="CANCELLED", seconds=40,
              act=CANCELLED[1].act, fault="*_0:ignore_term;decode_0:hang_loading"),
     Scenario("real-time-limit", 124, "the time limit is reached, in phase load", "load", state="TIMEOUT", waits=True,
-             args=("--time=1", "--signal=B:USR2@0"), seconds=120, fault="decode_0:hang_loading"),
+             args=("--time=1", "--signal=B:WINCH@0"), seconds=120, fault="decode_0:hang_loading", sets=("health_check.max_attempts=300",)),
 ]
 
 
@@ -130,11 +133,12 @@ def node_fault(phase: str, action: str, index: int) -> object:
 BUSY = {"fault": "decode_0:tpot_s=1", "recipe": PAIR, "nodes": 2, "waits": True, "seconds": 120.0}
 LOST = [
     Scenario("node-crash-bench", 11, "node {node1} died", "bench", state="NODE_FAIL", act=node_fault("bench", "crash", 1),
-             **BUSY),  # type: ignore[arg-type]
+             keeps=("decode_0",), **BUSY),  # type: ignore[arg-type]
     Scenario("node-cut-bench", 11, "{node1}", "bench", state="NODE_FAIL", act=node_fault("bench", "cut", 1),
-             **BUSY),  # type: ignore[arg-type]
+             keeps=("decode_0",), **BUSY),  # type: ignore[arg-type]
     Scenario("node-crash-load", 11, "node {node1} died", "load", state="NODE_FAIL", recipe=PAIR, nodes=2, waits=True,
-             fault="decode_0:hang_loading", act=node_fault("load", "crash", 1), seconds=120),
+             fault="decode_0:hang_loading", act=node_fault("load", "crash", 1), seconds=120,
+             keeps=("decode_0",)),
 ]
 GONE = [
     Scenario("batch-node-crash", 0, state="NODE_FAIL", act=node_fault("bench", "crash", 0), **BUSY),  # type: ignore[arg-type]

@@ -48,6 +48,24 @@ def write(out: Path, files: Mapping[str, File], force: bool) -> None:
             (out / MARKER).unlink()
 
 
+def check(out: Path, files: Mapping[str, File], force: bool) -> None:
+    """Raises Refused where `write` would, without touching anything."""
+    if out.is_symlink() and not out.exists():
+        raise Refused(f"{out} is a dangling link")
+    if out.exists() and not out.is_dir():
+        raise Refused(f"{out} is not a folder")
+    if out.exists():
+        if not force:
+            _refuse(out, files, _owned(out))
+        _check_places(out, files)
+
+
+def begin(out: Path) -> None:
+    """Mark a folder as unfinished, for one whose content takes several calls of `write`; its own ends that."""
+    out.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+    _mark(out)
+
+
 @contextmanager
 def _locked(out: Path) -> Iterator[None]:
     """One generation at a time in a folder; a file system without locks is taken as it is."""

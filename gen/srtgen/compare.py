@@ -6,7 +6,9 @@ a job once ran with.
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from typing import Any, Iterable, Mapping, NamedTuple
 
 from srtgen import words
@@ -16,6 +18,7 @@ _SETTING = re.compile(r"^readonly (PLAN_[A-Z0-9_]+)=(.*)$", re.MULTILINE)
 _NOT_SETTINGS = frozenset({"PLAN_ID", "PLAN_WORKERS", "PLAN_LISTEN"})
 # What a process is beside its argv and environment, and how it is shown.
 _FACTS = ("node", "gpus", "ports", "image")
+_ADDRESS = re.compile(r"\$\{NODE_[0-9]+_ADDR\}")
 _LITERAL_FLAGS = re.compile(r"--?[A-Za-z]")
 
 
@@ -66,11 +69,36 @@ def mapping(subject: str, aspect: str, before: Mapping[str, str], after: Mapping
 def processes(subject: str, before: Mapping[str, Any], after: Mapping[str, Any], facts: bool = True) -> list[Change]:
     """The differences of two processes of manifests."""
     changes = mapping(subject, "argv", _shown_flags(before["argv"]), _shown_flags(after["argv"]))
+    changes = [finer for change in changes for finer in _inside_json(change)]
     changes += mapping(subject, "env", before["env"], after["env"])
     if facts:
         shown = [{key: _fact(one[key]) for key in _FACTS} for one in (before, after)]
         changes += mapping(subject, "place", *shown)
     return changes
+
+
+def _inside_json(change: Change) -> list[Change]:
+    """Two JSON objects key by key instead of as two long words."""
+    tables = []
+    for shown in (change.before, change.after):
+        try:
+            value = json.loads("".join(shlex.split(shown)))
+        except ValueError:
+            return [change]
+        if change.sign != "~" or not isinstance(value, dict):
+            return [change]
+        tables.append({f"{change.name} {key}": json.dumps(item, ensure_ascii=False) for key, item in value.items()})
+    return mapping(change.subject, change.aspect, *tables) or [change]
+
+
+def neutral(process: Mapping[str, Any]) -> dict[str, Any]:
+    """The process without what tells it from its neighbours anyway: its own folders and its node's address."""
+
+    def shown(text: str) -> str:
+        return _ADDRESS.sub("${NODE_<n>_ADDR}", text).replace(f"/{process['step']}/", "/<step>/")
+
+    env = {name: shown(value) for name, value in process["env"].items()}
+    return {**process, "env": env, "argv": [shown(word) for word in process["argv"]]}
 
 
 def _shown_flags(argv: Iterable[str]) -> dict[str, str]:

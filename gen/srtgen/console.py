@@ -45,8 +45,10 @@ def colours(stream: str) -> bool:
 def _lines(file: str) -> list[str] | None:
     """The lines of an input file, for showing; None for an option, or what can no longer be read."""
     try:
+        if not os.path.isfile(file):  # a pipe has been read already and would not end
+            return None
         with open(file, "rb") as stream:
-            return stream.read(MAX_BYTES).decode("utf-8", "replace").splitlines()
+            return show.lines(stream.read(MAX_BYTES))
     except (OSError, ValueError):
         return None
 

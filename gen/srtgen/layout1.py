@@ -6,13 +6,14 @@ the file (`Document.speech`).
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Mapping
+from typing import Any, Mapping
 
-from srtgen import bench, layout1_names
+from srtgen import bench, layout1_names, layout1_roles
 from srtgen.adapters import ENGINES, ROUTERS
 from srtgen.document import Document, Mark
 from srtgen.errors import Path
 from srtgen.layout1_names import ARGS, ENGINE_KEYS, ENVIRONMENT, MOVED, REARRANGED, ROLES, SWITCHED_OFF
+from srtgen.parts import Assembly
 from srtgen.recipe import COLOCATE
 from srtgen.report import Report
 
@@ -32,14 +33,14 @@ class _Converter:
     def __init__(self, document: Document, report: Report) -> None:
         self._old = document
         self._report = report
-        self._data: dict[str, Any] = {"schema": 2}
-        self._moves: list[tuple[Path, Path]] = []
-        self._places: list[tuple[Path, Path]] = []
+        self._new = Assembly(document._replace(data={"schema": 2}, values={}, keys={}, sources={}, plain=frozenset()))
+        self._places: list[tuple[Path, Path]] = [((), ())]
         self._paths: dict[Path, Path] = {}
 
     def fill(self, profile_gpus: int | None) -> bool:
-        names = [name for name in ROLES if self._given(name)]
-        if not self._complete(names):
+        names = layout1_roles.given(self._old.data["resources"])
+        if wrong := layout1_roles.problem(self._old.data["resources"], names):
+            self._error(("resources", *wrong.path), wrong.message)
             return False
         for key in self._old.data:
             if key not in REARRANGED:
@@ -60,31 +61,16 @@ class _Converter:
         return True
 
     def document(self) -> Document:
-        old = self._old
-        return old._replace(
-            data=self._data,
-            values={**self._moved(old.values), **self._placed(old.values)},
-            keys={**self._moved(old.keys), **self._placed(old.keys)},
-            sources=self._moved(old.sources),
-            plain=frozenset(self._moved(dict.fromkeys(old.plain, True))),
+        new, old = self._new.document(), self._old
+        return new._replace(
+            values={**new.values, **self._placed(old.values)},
+            keys={**new.keys, **self._placed(old.keys)},
             speech=layout1_names.speech(self._paths),
         )
 
-    def _moved(self, index: Mapping[Path, Any]) -> dict[Path, Any]:
-        """The index under the new paths. A path of two homes (roles share prefill's GPUs) goes to both."""
-        result: dict[Path, Any] = {}
-        homes: dict[Path, list[Path]] = {}
-        for source, target in self._moves:
-            homes.setdefault(source, []).append(target)
-        for path, entry in index.items():
-            for end in range(1, len(path) + 1):
-                for target in homes.get(path[:end], ()):
-                    result[target + path[end:]] = entry
-        return result
-
     def _placed(self, index: Mapping[Path, Mark]) -> dict[Path, Mark]:
         """Marks of the mappings that layout 1 has no equal of, each at a key that stands for it."""
-        return {target: index[source] for source, target in [((), ()), *self._places] if source in index}
+        return {target: index[source] for source, target in self._places if source in index}
 
     def _value(self, path: Path) -> Any:
         node: Any = self._old.data
@@ -95,40 +81,20 @@ class _Converter:
     def _resource(self, key: str) -> Any:
         return self._value(("resources", key))
 
-    def _given(self, role: str) -> bool:
-        return any(self._resource(f"{role}_{what}") is not None for what in ("nodes", "workers"))
-
     def _put(self, target: Path, value: Any) -> None:
-        node = self._data
-        for step in target[:-1]:
-            node = node.setdefault(step, {})  # type: ignore[arg-type]
-        node[target[-1]] = value  # type: ignore[index]
+        """A value that the file does not have."""
+        self._parent(target)[target[-1]] = value
 
     def _move(self, source: Path, target: Path) -> None:
-        value = self._value(source)
-        if value is not None:
-            self._put(target, value)
-        self._moves.append((source, target))
+        if self._value(source) is not None:
+            self._parent(target)
+            self._new.put(target, self._old, source)
 
-    def _complete(self, names: list[str]) -> bool:
-        """Whether the roles that are begun have nodes and workers, and belong together."""
-        missing = [
-            f"{name}_{what}"
-            for name in names or ("prefill", "decode")
-            for what in ("nodes", "workers")
-            if self._resource(f"{name}_{what}") is None
-        ]
-        if names in (["prefill"], ["decode"]):
-            other = "decode" if names == ["prefill"] else "prefill"
-            missing += [f"{other}_nodes", f"{other}_workers"]
-        if missing:
-            word = "keys" if len(missing) > 1 else "key"
-            hint = "" if names else ", or agg_nodes and agg_workers"
-            self._error(("resources",), f"missing {word} {', '.join(missing)}{hint}")
-        if "agg" in names and len(names) > 1:
-            key = next(k for k in ("agg_workers", "agg_nodes") if self._resource(k) is not None)
-            self._error(("resources", key), "aggregate workers exclude prefill and decode")
-        return not missing and not ("agg" in names and len(names) > 1)
+    def _parent(self, target: Path) -> Any:
+        node = self._new.data
+        for step in target[:-1]:
+            node = node[step] if isinstance(node, list) else node.setdefault(step, {})
+        return node
 
     def _engine(self) -> None:
         self._put(("engine",), {})
@@ -145,13 +111,13 @@ class _Converter:
     def _mounts(self) -> None:
         """srt-slurm's mounts are a mapping from host to container; a list is taken as well."""
         mounts = self._value(("container_mounts",))
-        if isinstance(mounts, dict):
-            self._put(("container_mounts",), [f"{host}:{target}" for host, target in mounts.items()])
-            for index, host in enumerate(mounts):
-                self._moves.append((("container_mounts", host), ("container_mounts", index)))
-                self._paths["container_mounts", index] = ("container_mounts", host)
-        elif mounts is not None:
-            self._move(("container_mounts",), ("container_mounts",))
+        self._move(("container_mounts",), ("container_mounts",))
+        if not isinstance(mounts, dict):
+            return
+        self._put(("container_mounts",), [f"{host}:{target}" for host, target in mounts.items()])
+        for index, host in enumerate(mounts):
+            self._places.append((("container_mounts", host), ("container_mounts", index)))
+            self._paths["container_mounts", index] = ("container_mounts", host)
 
     def _block(self, name: str) -> None:
         """A block whose keys stay, but for those of `MOVED`, and those that only say that something is off."""
@@ -173,10 +139,10 @@ class _Converter:
 
     def _drop_unread(self) -> None:
         """srt-slurm ignores, in layout 1, benchmark fields that the type never reads."""
-        block = self._data["benchmark"]
+        block = self._new.data["benchmark"]
         reads = bench.READS.get(block["type"], frozenset(block))
         for key in [key for key in block if key not in reads]:
-            del block[key]
+            self._new.drop(("benchmark", key))
             note = f"never read by type {block['type']}"
             self._report.note(self._old, ("benchmark", key), note, code="layout1-unread")
 
@@ -186,7 +152,7 @@ class _Converter:
         colocated = name == "decode" and self._resource("decode_nodes") == 0
         self._move(("resources", f"{name}_nodes"), (*role, "nodes"))
         if colocated:
-            self._put((*role, "nodes"), COLOCATE)
+            self._new.scalar((*role, "nodes"), COLOCATE)
         self._move(("resources", f"{name}_workers"), (*role, "workers"))
         self._gpus(name, colocated, gpus_per_node)
         self._move(("backend", "atom_config", ARGS[name]), (*role, "args"))
@@ -198,8 +164,9 @@ class _Converter:
         if self._resource(f"gpus_per_{name}") is not None:
             self._move(("resources", f"gpus_per_{name}"), target)
         elif colocated:
-            self._moves.append((("resources", "gpus_per_prefill"), target))
-            if gpus := self._data["roles"].get("prefill", {}).get("gpus"):
+            self._places.append((("resources", "gpus_per_prefill"), target))
+            self._paths[target] = ("resources", "gpus_per_prefill")
+            if gpus := self._new.data["roles"].get("prefill", {}).get("gpus"):
                 self._put(target, gpus)
         elif gpus_per_node:
             share = self._resource(f"{name}_nodes") * gpus_per_node // self._resource(f"{name}_workers")
@@ -210,16 +177,10 @@ class _Converter:
         for name in ROLES:
             if name in names:
                 continue
-            for path in _role_keys(name):
+            for path in layout1_roles.keys(name):
                 if self._value(path) is not None:
                     message = f"never read: the recipe has no {ARGS[name]} workers"
                     self._report.warning(self._old, path, message, code="layout1-unread")
 
     def _error(self, path: Path, message: str) -> None:
         self._report.error(self._old, path, message, at_key=True)
-
-
-def _role_keys(name: str) -> Iterator[Path]:
-    yield ("resources", f"gpus_per_{name}")
-    yield ("backend", "atom_config", ARGS[name])
-    yield ("backend", ENVIRONMENT[name])

@@ -14,7 +14,7 @@ from srtgen.manifest import File, Input
 from srtgen.plan import Plan
 from srtgen.views import bench_view, eval_view, job_view, readme_view, role_view
 
-_EXECUTABLE = frozenset({"submit.sh", "wait.sh", "prefetch.sh", "eval/run.sh"})
+_EXECUTABLE = frozenset({"submit.sh", "wait.sh", "status.sh", "logs.sh", "stop.sh", "prefetch.sh", "eval/run.sh"})
 # Files that only a bundle with an evaluation has.
 _EVALUATION = ("eval/", "prefetch.sh", "lib/eval")
 _GITIGNORE = b"/results/\n/offline/\n/slurm-*.out\n"
@@ -90,7 +90,7 @@ def _text_file(text: str) -> bytes:
 
 @lru_cache(maxsize=None)
 def _verbatim() -> tuple[tuple[str, File], ...]:
-    """The files of `templates/` that are copied byte for byte. A leading underscore marks a part of a template."""
+    """The files of `templates/` that are copied byte for byte. A leading underscore marks what goes elsewhere."""
     return tuple((name, File(resources.content("templates", name), name in _EXECUTABLE)) for name in _copied())
 
 
@@ -98,5 +98,5 @@ def _copied() -> list[str]:
     return [
         name
         for name in resources.names("templates")
-        if not name.endswith((".j2", ".pyc")) and not name.rpartition("/")[2].startswith("_")
+        if not name.endswith((".j2", ".pyc")) and "/_" not in f"/{name}"
     ]

@@ -114,7 +114,8 @@ def _near(word: str, choices: list[str], n: int, cutoff: float) -> list[str]:
 
 def _hint(key: str, known: dict[str, Any], path: Path, root: dict[str, Any]) -> str:
     acted_on = [k for k, v in known.items() if "x-refused" not in v]
-    if outdated := re.fullmatch(r"(prefill|decode|agg)_(nodes|workers|environment)|gpus_per_(prefill|decode|agg)", key):
+    outdated = re.fullmatch(r"(prefill|decode|agg)_(nodes|workers|environment)|gpus_per_(prefill|decode|agg)", key)
+    if outdated and "roles" in root["properties"]:
         role, what = outdated[1] or outdated[3], {"environment": "env", None: "gpus"}.get(outdated[2], outdated[2])
         return f"in layout 2 this is roles.{role}.{what}"
     near = _near(key.lower().replace("-", "_"), acted_on, n=1, cutoff=0.7)

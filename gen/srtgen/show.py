@@ -18,20 +18,25 @@ def ordered(problems: Iterable[Problem]) -> list[Problem]:
     return sorted(set(problems))
 
 
-def text(problem: Problem, lines: list[str] | None = None, colour: bool = False) -> str:
-    """A problem on one line with its code; with `lines`, the file's, also the line that it is about and a caret."""
+def lines(content: bytes) -> list[str]:
+    """A file's lines as YAML counts them: only line feeds end one."""
+    return [line.removesuffix("\r") for line in content.decode("utf-8-sig", "replace").split("\n")]
+
+
+def text(problem: Problem, of: list[str] | None = None, colour: bool = False) -> str:
+    """A problem on one line with its code; with `of`, the file's lines, also the line that it is about and a caret."""
     said = problem.text() + (f" [{problem.code}]" if problem.code else "")
     if colour:
         word = f" {problem.severity}:"
         said = said.replace(word, f" \033[{_COLOURS[problem.severity]};1m{problem.severity}\033[0m:", 1)
-    return "\n".join([said, *(_snippet(problem, lines) if lines else ())])
+    return "\n".join([said, *(_snippet(problem, of) if of else ())])
 
 
-def _snippet(problem: Problem, lines: list[str]) -> list[str]:
+def _snippet(problem: Problem, of: list[str]) -> list[str]:
     """The line with its number, and a caret under the column; () where the file has no such line."""
-    if not 1 <= problem.line <= len(lines):
+    if not 1 <= problem.line <= len(of):
         return []
-    line = lines[problem.line - 1].replace("\t", " ")
+    line = of[problem.line - 1].replace("\t", " ")
     column = min(max(problem.column, 1), len(line) + 1)
     first = max(0, column - _WIDTH // 2) if len(line) > _WIDTH else 0
     before, rest = visible(line[first : column - 1]), visible(line[column - 1 : first + _WIDTH])

@@ -94,5 +94,7 @@ judge_client() {
   while ((SECONDS < end)); do pump 0.5; done
   describe_code "${step_code[bench]}"
   what="${REPLY}"
-  fail "${code}" "benchmark: ${reason:-the client ended with ${what}}" bench
+  what="${reason:-the client ended with ${what}}"
+  ((result_lost == 0)) || what+=', and nothing can be written into the results folder: is the disk full?'
+  fail "${code}" "benchmark: ${what}" bench
 }

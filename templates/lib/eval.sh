@@ -8,7 +8,6 @@ readonly eval_lib
 eval_prepare() {
   trap 'exit 143' TERM
   trap 'exit 130' INT
-  [[ "${EVAL_COMMAND:-0}" != 1 ]] || return 0
   eval_script eval_prepare
 }
 

@@ -99,7 +99,8 @@ def fetch(plan: EvalPlan, python: Optional[str], task: str, folder: Path, source
     hashes = {split: hashlib.sha256(path.read_bytes()).hexdigest() for split, path in files.items()}
     shutil.rmtree(str(folder), ignore_errors=True)
     temporary.rename(folder)
-    return {"source": source.rpartition("@")[2] or HUB[task][0], "documents": counts, "sha256": hashes}
+    shown = source.rpartition("@")[2] if "://" in source else source
+    return {"source": shown or HUB[task][0], "documents": counts, "sha256": hashes}
 
 
 def fetch_all(plan: EvalPlan, python: str) -> Dict[str, Any]:

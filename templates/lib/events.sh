@@ -18,10 +18,15 @@ events_open() {
   exec {events_fd}<>"${folder}/events"
 }
 
-# Signals are only noted; the loop that reads the queue acts on them.
+# Signals are only noted, the loop that reads the queue acts on them; the line ends its wait.
 trap_signals() {
-  trap 'stop_signal="${stop_signal:-USR1}"' USR1
-  trap 'stop_signal="${stop_signal:-TERM}"' TERM INT
+  trap 'note_signal USR1' USR1
+  trap 'note_signal TERM' TERM INT
+}
+
+note_signal() {
+  stop_signal="${stop_signal:-$1}"
+  [[ -z "${events_fd}" ]] || printf 'signal\t\t\n' >&"${events_fd}"
 }
 
 # Runs COMMAND in the background as NAME; its end comes as "end NAME CODE".
@@ -38,6 +43,7 @@ start_task() {
     printf 'end\t%s\t%s\n' "${name}" "${code}" >&"${events_fd}"
   ) &
   task_pid["${name}"]=$!
+  disown $! # its end is an event, no message of the shell
 }
 
 # Waits up to TIMEOUT seconds for one line of the queue: sets event_kind (empty if none came), event_name, event_text.
@@ -91,6 +97,7 @@ start_helper() {
     printf 'end\t%s\t%s\n' "${name}" "${code}" >&"${events_fd}"
   ) &
   task_pid["${name}"]=$!
+  disown $! # its end is an event, no message of the shell
 }
 
 # Ends helper NAME, if it still runs.

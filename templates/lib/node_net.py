@@ -16,6 +16,7 @@ from typing import Dict, List, Tuple
 SYSFS = "/sys"
 PROC = "/proc"
 BRIDGES = ("lo", "docker", "virbr", "br-", "cni", "veth", "flannel", "cali", "podman", "lxc", "kube-")
+PRIVATE = [ipaddress.ip_network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")]  # RFC 1918
 SIOCGIFADDR, SIOCGIFNETMASK = 0x8915, 0x891B
 Address = Tuple[str, str, str]  # interface, address, network
 
@@ -68,7 +69,8 @@ def choose(found: "List[Tuple[str, str]]", wanted: str, default: str) -> "List[A
             continue
         if (interface != wanted) if wanted else is_bridge(interface):
             continue
-        usable.append((not address.ip.is_private, interface != default, interface, address))
+        public = not any(address.ip in network for network in PRIVATE)
+        usable.append((public, interface != default, interface, address))
     usable.sort(key=lambda item: item[:2])
     return [(interface, str(address.ip), str(address.network)) for _, _, interface, address in usable]
 

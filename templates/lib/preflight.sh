@@ -186,6 +186,7 @@ preflight() {
   [[ "${PLAN_RUNTIME}" != docker ]] || deadline=$((deadline + 1800))
   check_required_environment
   check_pyxis
+  check_eval_offline
   collect_check_arguments
   start_task preflight run_preflight "${report}"
   while [[ -z "${task_code[preflight]:-}" ]]; do

@@ -2,20 +2,29 @@
 # shellcheck disable=SC2034,SC2154  # the state of the job is shared by the libraries; srtgen.sh is checked as a whole
 # The evaluation step: prepares its packages while the workers load, runs after the benchmark (or instead of it).
 
-eval_mode=false # false, after_benchmark, only
+eval_mode=off # off, after_benchmark, only
 
-# Sets eval_mode from the recipe; RUN_EVAL and EVAL_ONLY at submission win.
+# Sets eval_mode from the recipe (none: it has no evaluation); RUN_EVAL and EVAL_ONLY at submission win.
 choose_eval() {
-  eval_mode="${PLAN_EVAL:-false}"
+  eval_mode="${PLAN_EVAL:-none}"
+  [[ "${eval_mode}" != none ]] || eval_mode=off
   case "${RUN_EVAL:-}" in
-    1 | true | yes) [[ "${eval_mode}" != false ]] || eval_mode=after_benchmark ;;
-    0 | false | no) eval_mode=false ;;
+    1 | true | yes) [[ "${eval_mode}" != off ]] || eval_mode=after_benchmark ;;
+    0 | false | no) eval_mode=off ;;
   esac
   case "${EVAL_ONLY:-}" in
     1 | true | yes) eval_mode=only ;;
   esac
-  [[ "${eval_mode}" == false || -f "${BUNDLE}/eval/run.sh" ]] ||
+  [[ "${eval_mode}" == off || -f "${BUNDLE}/eval/run.sh" ]] ||
     fail 10 'an evaluation is asked for, but this bundle holds none: give the recipe an eval section'
+}
+
+# What an evaluation without a network needs must be in the bundle.
+check_eval_offline() {
+  local output
+  [[ "${eval_mode}" != off && "${PLAN_EVAL_OFFLINE:-0}" == 1 ]] || return 0
+  output="$(python3 -BsE "${BUNDLE}/lib/eval_offline.py" "${BUNDLE}" 2>&1)" ||
+    fail 10 "preflight: the offline evaluation is not complete: ${output//$'\n'/; }"
 }
 
 # True if the benchmark runs.
@@ -51,7 +60,7 @@ fail_eval() {
 # Packages and task data must be there before anything is measured: a failure later would waste the allocation.
 await_eval_packages() {
   local next=$((SECONDS + PROGRESS_S))
-  [[ "${eval_mode}" != false ]] || return 0
+  [[ "${eval_mode}" != off ]] || return 0
   until grep -q '"ok": *true' -- "${job_folder}/eval/venv.json" 2>/dev/null; do
     pump 0.5
     if ((SECONDS >= next)); then

@@ -8,23 +8,24 @@ declare -A helper_failure=() # what a helper said when it failed
 
 # Waits up to TIMEOUT seconds for one event and acts on it.
 pump() {
-  local timeout="$1"
+  local timeout="$1" name text
   next_event "${timeout}"
+  name="${event_name}" text="${event_text}" # the next event replaces them
   [[ -z "${stop_signal}" ]] || stop_requested
   case "${event_kind}" in
     '') find_lost_tasks ;;
-    end) note_end "${event_name}" "${event_text}" ;;
+    end) note_end "${name}" "${text}" ;;
     ready)
-      worker_ready["${event_name}"]=1
-      log "${event_name} is ready on ${step_host[${event_name}]}"
+      worker_ready["${name}"]=1
+      log "${name} is ready on ${step_host[${name}]}"
       ;;
-    waiting) pending_reason["${event_name}"]="${event_text}" ;;
-    progress) log "${event_name}: ${event_text}" ;;
-    failed) helper_failure["${event_name}"]="${event_text}" ;;
-    fatal) fail 11 "${event_name} on ${step_host[${event_name}]} logged: ${event_text}" "${event_name}" ;;
+    waiting) pending_reason["${name}"]="${text}" ;;
+    progress) log "${name}: ${text}" ;;
+    failed) helper_failure["${name}"]="${text}" ;;
+    fatal) fail 11 "${name} on ${step_host[${name}]} logged: ${text}" "${name}" ;;
     lost)
       confirm_running
-      fail_component "${event_name}" "does not answer any more: ${event_text}"
+      fail_component "${name}" "does not answer any more: ${text}"
       ;;
   esac
 }

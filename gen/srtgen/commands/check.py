@@ -129,7 +129,7 @@ def _print(problems: list[Problem], sources: dict[str, bytes], form: str) -> Non
         for problem in problems:
             click.echo(show.annotation(problem))
     else:
-        lines = {name: content.decode("utf-8", "replace").splitlines() for name, content in sources.items()}
+        lines = {name: show.lines(content) for name, content in sources.items()}
         for problem in problems:
             click.echo(show.text(problem, lines.get(problem.file), colours("stdout")), color=True)
     files = f"{len(sources)} file{'s' * (len(sources) != 1)}"

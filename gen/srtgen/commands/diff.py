@@ -60,7 +60,7 @@ def _roles(made: Bundle) -> None:
     firsts = {role: next(g) for role, g in itertools.groupby(listed, key=lambda p: p["role"])}
     if not {"prefill", "decode"} <= set(firsts):
         raise Unreadable("no prefill and decode in this recipe")
-    said = compare.processes("prefill -> decode", firsts["prefill"], firsts["decode"])
+    said = compare.processes("prefill -> decode", *(compare.neutral(firsts[role]) for role in ("prefill", "decode")))
     click.echo(compare.text(said) or "prefill and decode are the same")
 
 

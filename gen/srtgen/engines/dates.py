@@ -10,9 +10,10 @@ from typing import NamedTuple
 # release number bounds the date.
 NEWEST_RELEASE, NEWEST_RELEASE_DATE = (0, 1, 6), "2026-07-02"
 
+# Patterns stay text: a recipe needs one of them, and compiling both would be paid by each.
 _ISO = r"(20[0-9]{2})-?(0[1-9]|1[0-2])-?(0[1-9]|[12][0-9]|3[01])"
-_STAMP = re.compile(rf"(?:^|[^A-Za-z0-9])(?:nightly_|atom(?:esh)?(?:[0-9][0-9a-z.]*_|_)?){_ISO}(?:[0-9]{{4}})?(?![0-9])(.*)\Z")
-_RELEASE = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})\.([0-9]{1,4})(?:-?rc[0-9]{1,4})?\Z")
+_STAMP = rf"(?:^|[^A-Za-z0-9])(?:nightly_|atom(?:esh)?(?:[0-9][0-9a-z.]*_|_)?){_ISO}(?:[0-9]{{4}})?(?![0-9])(.*)\Z"
+_RELEASE = r"v?([0-9]{1,4})\.([0-9]{1,4})\.([0-9]{1,4})(?:-?rc[0-9]{1,4})?\Z"
 _FILE_ENDS = frozenset({"", ".sqsh", ".squashfs", ".sif", ".tar"})
 
 
@@ -46,26 +47,23 @@ def version(stated: str | None, image: str) -> Version:
 
 
 def _stated(text: str) -> Version:
-    if re.fullmatch(_ISO, text):
-        day = _day(*re.fullmatch(_ISO, text).groups())  # type: ignore[union-attr]
+    if iso := re.fullmatch(_ISO, text):
+        day = "-".join(iso.groups())
         return Version(day, day, True, f"engine.version is {day}")
-    found = _RELEASE.match(text)
+    found = re.match(_RELEASE, text)
     if found and tuple(map(int, found.groups())) <= NEWEST_RELEASE:
         return Version(None, NEWEST_RELEASE_DATE, True, f"release {text} is not newer than {NEWEST_RELEASE_DATE}")
-    return Version(None, None, True, f"engine.version {text} tells no date")
+    return Version(None, None, True, f"engine.version {text[:40]} tells no date")
 
 
 def _tagged(image: str) -> Version:
     name = image.split("@", 1)[0].rsplit("/", 1)[-1]
-    found = _STAMP.search(name)
+    found = re.search(_STAMP, name, re.DOTALL)
     if not found:
         return Version(None, None, True, "the image tells no date")
     *parts, rest = found.groups()
-    day = _day(*parts)
+    day = "-".join(parts)
     if rest in _FILE_ENDS:
         return Version(day, day, True, f"the image is of {day}")
     return Version(day, day, False, f"the image is a branch build of {day}")
 
-
-def _day(year: str, month: str, day: str) -> str:
-    return f"{year}-{month}-{day}"

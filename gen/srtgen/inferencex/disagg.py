@@ -6,17 +6,19 @@ import json
 from typing import Any
 
 from srtgen.inferencex import choices as choose
+from srtgen.inferencex import phrases
 from srtgen.inferencex.choices import Choices
 from srtgen.inferencex.draft import Draft, Item, Workers
 from srtgen.inferencex.master import Entry, Row, Side
 from srtgen.inferencex.models import Model
+from srtgen.recipe import COLOCATE
 
 ROLES = ("prefill", "decode")
 # Defaults of the launcher where a model's entry says nothing.
 BLOCK_SIZE, MEMORY, SEQUENCES = "16", "0.85", "256"
 CONTEXT_MARGIN = 256  # what CI adds to ISL + OSL for --max-model-len
 CAPTURE_SIZES = [1, 2, 4, *range(8, 257, 8)]
-COLOCATE = "colocate"
+_SHARED = (("shared-node-transfer", "workers that share a node are what this recipe is for"),)
 # The launcher also sets variables that ATOM never reads (VLLM_LOG_LEVEL and the like); they are left out.
 COMMON = (
     Item("HF_HOME", "/hf_hub_cache"),
@@ -56,9 +58,9 @@ def _draft(entry: Entry, model: Model, choices: Choices, row: Row, packed: bool)
     )
     suffix = "-shared-node" if packed else ""
     return Draft(
-        name=choose.name(entry, choices, f"{_topology(row)}{suffix}", row),
-        title=f"{choose.load(entry, choices, row, row.concurrencies)}: {_layout(row, roles)}.",
-        remarks=_remarks(row, choices, packed),
+        name=choose.name(entry, choices, f"{phrases.topology(row)}{suffix}", row),
+        title=f"{choose.load(entry, choices, row, row.concurrencies)}: {phrases.layout(row, roles)}.",
+        remarks=phrases.remarks(row, choices, packed),
         model=entry.model,
         image=image,
         router_image=image,
@@ -74,6 +76,7 @@ def _draft(entry: Entry, model: Model, choices: Choices, row: Row, packed: bool)
         concurrencies=row.concurrencies,
         chat_template=row.speculative and entry.prefix != "dsv4",
         client_args=_client(entry, row),
+        silence=_SHARED if COLOCATE in nodes else (),
     )
 
 
@@ -176,55 +179,3 @@ def _client(entry: Entry, row: Row) -> tuple[Item, ...]:
     if row.speculative and entry.prefix == "dsv4":
         first = [Item("dsv4", True)]
     return (*first, Item("tokenizer", entry.model))
-
-
-def _topology(row: Row) -> str:
-    prefill, decode = row.sides
-    sizes = f"tp{prefill.tp}" + ("" if prefill.tp == decode.tp else f"-tp{decode.tp}")
-    parallel = {(True, True): "-dpa", (True, False): "-pdpa", (False, True): "-ddpa", (False, False): ""}
-    attention = parallel[prefill.dp_attention, decode.dp_attention]
-    mtp = "-mtp" if row.speculative else ""
-    return f"{prefill.workers}p{decode.workers}d{attention}-{sizes}{mtp}"
-
-
-def _layout(row: Row, roles: tuple[Workers, ...]) -> str:
-    sides = row.sides
-    sizes = " and ".join(dict.fromkeys(f"TP{side.tp}" for side in sides))
-    sizes += " each" if len({side.tp for side in sides}) == 1 else ""
-    extras = []
-    if any(side.dp_attention for side in sides):
-        extras.append("data-parallel attention")
-    if any(item.key == "enable-tbo" for role in roles for item in role.args):
-        extras.append("two-batch overlap")
-    if row.speculative:
-        extras.append("speculative decoding")
-    place = _places(row, roles)
-    return f"{place} with {' and '.join(extras)}" if extras else f"{place}, {sizes}"
-
-
-def _places(row: Row, roles: tuple[Workers, ...]) -> str:
-    prefill, decode = row.sides
-    nodes = [role.nodes for role in roles]
-    if nodes[1] == COLOCATE:
-        return f"{_workers(prefill, 'prefill')} and {_workers(decode, 'decode')} on {choose.count(int(nodes[0]), 'node')}"
-    if nodes != [prefill.workers, decode.workers]:
-        first = f"{_workers(prefill, 'prefill')} on {choose.count(int(nodes[0]), 'node')}"
-        return f"{first} and {_workers(decode, 'decode')} on {choose.count(int(nodes[1]), 'node')} more"
-    if prefill.workers == decode.workers == 1:
-        return "one prefill and one decode node"
-    return f"{choose.count(prefill.workers, 'prefill node')} and {choose.count(decode.workers, 'decode node')}"
-
-
-def _workers(side: Side, kind: str) -> str:
-    return choose.count(side.workers, f"{kind} worker")
-
-
-def _remarks(row: Row, choices: Choices, packed: bool) -> tuple[str, ...]:
-    if packed:
-        return ("InferenceX gives each of these workers a node of its own; here they share nodes.",)
-    idle = {choices.gpus_per_node - side.tp for side in row.sides}
-    if idle == {0}:
-        return ()
-    least, most = min(idle), max(idle)
-    gpus = f"{most}" if least in (0, most) else f"{least} or {most}"
-    return (f"As InferenceX runs it, a worker has its node to itself: TP{choices.gpus_per_node - most} leaves {gpus} GPUs idle.",)

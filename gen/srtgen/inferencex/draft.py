@@ -45,6 +45,7 @@ class Draft(NamedTuple):
     concurrencies: tuple[int, ...]
     chat_template: bool
     client_args: tuple[Item, ...]
+    silence: tuple[tuple[str, str], ...] = ()  # code and reason
 
 
 def words(flags: str) -> tuple[Item, ...]:

@@ -9,6 +9,7 @@ from srtgen.document import Document
 from srtgen.inferencex.reading import Cursor
 
 DISAGGREGATED, SINGLE_NODE = "atom-disagg", "atom"
+_ROUTER = "atomesh"
 _GPU = re.compile(r"mi[0-9]+[a-z]?")
 _ENTRY_KEYS = frozenset(
     "image model model-prefix runner precision framework multinode disagg router kv-p2p-transfer scenarios".split()
@@ -59,16 +60,16 @@ def read(document: Document, key: str) -> Entry:
     """The entry of `key`. RecipeError where it is not there, is no ATOM configuration, or says more than we know."""
     root = Cursor(document)
     if not isinstance(root.value, dict) or key not in root.value:
-        known = [name for name in root.value or () if "atom" in name] if isinstance(root.value, dict) else []
+        known = [name for name in root.value or () if SINGLE_NODE in name] if isinstance(root.value, dict) else []
         root.refuse(f"no key {key}; keys with atom: {', '.join(known) or 'none'}")
     entry = root.at(key)
     framework = entry.text("framework")
     if framework not in (DISAGGREGATED, SINGLE_NODE):
         entry.at("framework").refuse(f"{framework} is not supported; known: {SINGLE_NODE}, {DISAGGREGATED}")
     entry.only(_ENTRY_KEYS)
-    router = entry.at("router").text("name") if entry.has("router") else "atomesh"
-    if router != "atomesh":
-        entry.at("router").refuse(f"the router {router} is not supported; known: atomesh")
+    router = entry.at("router").text("name") if entry.has("router") else _ROUTER
+    if router != _ROUTER:
+        entry.at("router").refuse(f"the router {router} is not supported; known: {_ROUTER}")
     found = _GPU.search(entry.text("runner")) or _GPU.search(key)
     return Entry(
         key=key,

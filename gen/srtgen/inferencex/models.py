@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import NamedTuple
 
 from srtgen.document import Document
@@ -44,7 +43,7 @@ class Model(NamedTuple):
 
 def find(document: Document, model: str, at: Cursor) -> Model:
     """The entry of a Hugging Face id: the launcher looks for its last part. `at` is where the model is named."""
-    root, name = Cursor(document), os.path.basename(model)
+    root, name = Cursor(document), model.rsplit("/", 1)[-1]
     if not isinstance(root.value, dict) or name not in root.value:
         at.refuse(f"{document.file} has no entry {name}, which would hold the flags of {model}")
     entry = root.at(name)

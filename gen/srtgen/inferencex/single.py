@@ -1,13 +1,13 @@
 """Single-node keys: the flags of their launch scripts are no file of InferenceX' that a program could read, so they are
-data of ours (single_node.json)."""
+data of ours (schema/inferencex/single_node.json)."""
 
 from __future__ import annotations
 
 import json
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Mapping, NamedTuple
 
+from srtgen import resources
 from srtgen.inferencex import choices as choose
 from srtgen.inferencex.choices import Choices
 from srtgen.inferencex.draft import Draft, Item, Workers
@@ -23,7 +23,7 @@ Facts = Mapping[str, Any]
 
 @lru_cache(maxsize=None)
 def table() -> Facts:
-    return json.loads((Path(__file__).parent / "single_node.json").read_text(encoding="utf-8"))
+    return json.loads(resources.text("schema", "inferencex/single_node.json"))
 
 
 class _Part(NamedTuple):

@@ -12,6 +12,7 @@ from srtgen.inferencex.draft import Draft, Item, Workers
 
 WIDTH = 120
 _PLAIN = re.compile(r"[A-Za-z0-9_./~][A-Za-z0-9_./+@:~=-]*\Z")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}\Z")  # no text to readers of YAML 1.1
 _SAMPLING = (("random_range_ratio", "0.8"),)
 _ROUTER = ("policy: random", "log-level: info", "disable-health-check: true", "disable-circuit-breaker: true")
 _HEALTH = ("max_attempts: 720", "interval_seconds: 5")
@@ -30,6 +31,7 @@ def render(draft: Draft) -> str:
         ["roles:", *(line for role in draft.roles for line in _role(role))],
         ["health_check:", *(f"  {line}" for line in _HEALTH)],
         ["benchmark:", *_benchmark(draft)],
+        *([["silence:", *_silence(draft)]] if draft.silence else []),
     ]
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
@@ -71,8 +73,8 @@ def _benchmark(draft: Draft) -> Iterator[str]:
     yield f"  isl: {draft.isl}"
     yield f"  osl: {draft.osl}"
     yield from (f"  {key}: {value}" for key, value in _SAMPLING)
-    if 1 in draft.concurrencies:
-        yield from _comment("Concurrency 1 sends 16 prompts, the least of a point; InferenceX sends 10 on one node.", 2)
+    if 1 in draft.concurrencies and len(draft.roles) == 1:
+        yield from _comment("Concurrency 1 sends 16 prompts, the least of a point, where InferenceX sends 10.", 2)
     yield f"  concurrencies: {_flow(list(draft.concurrencies))}"
     if draft.chat_template:
         yield from _comment("Drafts are accepted as in real use only behind the chat template.", 2)
@@ -80,6 +82,12 @@ def _benchmark(draft: Draft) -> Iterator[str]:
     if draft.client_args:
         yield "  client_args:"
         yield from _entries(draft.client_args, 4, quoted=False)
+
+
+def _silence(draft: Draft) -> Iterator[str]:
+    for code, reason in draft.silence:
+        yield f"  - code: {code}"
+        yield f"    reason: {reason}"
 
 
 def _entries(items: tuple[Item, ...], indent: int, quoted: bool) -> Iterator[str]:
@@ -110,6 +118,7 @@ def scalar(text: str, quoted: bool) -> str:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if number and not quoted:
         return text
-    if value == text and isinstance(value, str) and _PLAIN.match(text) and not text.endswith(":"):
+    bare = value == text and _PLAIN.match(text) and not text.endswith(":")
+    if bare and not _DATE.match(text) and not yaml12.odd_number(text):
         return text
     return json.dumps(text, ensure_ascii=False)

@@ -18,8 +18,8 @@ _UNREAD = {
     "IBDEVICES": "write engine.ib_device, or leave the choice to ATOM",
 }
 _PATHS = ("LD_LIBRARY_PATH", "PYTHONPATH")
-_PYTHON_DIR = re.compile(r"python(3\.[0-9]+)/")
-_PYTHON_TAG = re.compile(r"py(3\.[0-9]+)")
+_PYTHON_DIR = r"python(3\.[0-9]+)/"
+_PYTHON_TAG = r"py(3\.[0-9]+)"
 IMAGE_PYTHON = "3.12"  # ATOM 2026-08-22: the default of its release image
 
 
@@ -51,9 +51,9 @@ def python_path(facts: Facts, report: Report) -> None:
         if setting.key not in _PATHS or not isinstance(setting.value, str):
             continue
         image = facts.profile.containers.get(worker.role.container, worker.role.container)
-        found = _PYTHON_TAG.search(image)
+        found = re.search(_PYTHON_TAG, image)
         python = found[1] if found else IMAGE_PYTHON
-        other = sorted({v for v in _PYTHON_DIR.findall(setting.value) if v != python})
+        other = sorted({v for v in re.findall(_PYTHON_DIR, setting.value) if v != python})
         if other:
             what = "the image has" if found else "ATOM's images have"
             message = f"holds libraries of Python {', '.join(other)}, {what} {python}: they are not found there"

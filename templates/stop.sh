@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# Stops a job: ./stop.sh [--now] [--force] JOBID. By a signal to its script, which ends the processes in order, records
+# the verdict and leaves clean nodes; by force if it is still there after a while, or at once with --now.
+# --force: also a job that is not this bundle's.
+set -Eeuo pipefail
+shopt -s inherit_errexit nullglob
+
+BUNDLE="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)"
+readonly BUNDLE
+# shellcheck source-path=SCRIPTDIR source=lib/operate.sh
+. "${BUNDLE}/lib/operate.sh"
+
+readonly GRACE_S="${SRTGEN_STOP_GRACE_S:-120}" # for the job's own teardown
+readonly KILL_S="${SRTGEN_STOP_KILL_S:-90}"    # for Slurm's cancellation
+
+say() {
+  printf 'stop.sh: %s\n' "$*" >&2
+}
+
+# True if Slurm says that JOB was submitted from this bundle, or its results are here.
+belongs_here() {
+  local job="$1" text command folder
+  text="$(scontrol show job "${job}" 2>/dev/null)" || text=''
+  if [[ "${text}" =~ Command=([^$'\n']*) ]]; then
+    command="${BASH_REMATCH[1]%%.sbatch*}.sbatch"
+    folder="$(cd -- "$(dirname -- "${command}")" 2>/dev/null && pwd -P)" || folder=''
+    [[ "${folder}" != "${BUNDLE}" ]] || return 0
+  fi
+  folder="$(find_results "${job}")" && is_ours "${folder}"
+}
+
+# Returns 0 once JOB has ended, 1 after LIMIT seconds.
+wait_for_end() {
+  local job="$1" end=$((SECONDS + $2)) state
+  while state="$(slurm_state "${job}")" && is_live "${state%% *}"; do
+    ((SECONDS < end)) || return 1
+    sleep 1
+  done
+}
+
+show_verdict() {
+  local job="$1" folder
+  folder="$(find_results "${job}")" || return 0
+  [[ -r "${folder}/result.json" ]] || return 0
+  say "job ${job}: $(result_text "${folder}/result.json" verdict), $(result_text "${folder}/result.json" reason)"
+}
+
+main() {
+  local now=0 force=0 job state
+  while [[ "${1:-}" == --* ]]; do
+    case "$1" in
+      --now) now=1 ;;
+      --force) force=1 ;;
+      *) break ;;
+    esac
+    shift
+  done
+  job="${1:-}"
+  (($# == 1)) && [[ "${job}" =~ ^[0-9]+$ ]] || {
+    printf 'usage: stop.sh [--now] [--force] JOBID\n' >&2
+    exit 2
+  }
+  state="$(slurm_state "${job}")" || {
+    say "Slurm knows no job ${job}"
+    exit 1
+  }
+  ((force)) || belongs_here "${job}" || {
+    say "job ${job} is not one of this bundle; --force stops it all the same"
+    exit 1
+  }
+  is_live "${state%% *}" || {
+    say "job ${job} has ended already: ${state%% *}"
+    show_verdict "${job}"
+    exit 0
+  }
+  if ((now == 0)) && [[ "${state}" == RUNNING* ]]; then
+    say "asking job ${job} to end; it has ${GRACE_S} s"
+    scancel --batch --signal=TERM "${job}" || say 'scancel could not signal the job'
+    if wait_for_end "${job}" "${GRACE_S}"; then
+      show_verdict "${job}"
+      exit 0
+    fi
+    say "still there after ${GRACE_S} s"
+  fi
+  say "cancelling job ${job}"
+  scancel "${job}"
+  wait_for_end "${job}" "${KILL_S}" || {
+    say "job ${job} is still there after ${KILL_S} s: $(slurm_state "${job}")"
+    exit 1
+  }
+  show_verdict "${job}"
+}
+
+main "$@"

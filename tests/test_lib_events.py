@@ -1,0 +1,116 @@
+"""lib/events.sh: one queue for ended processes, health and signals."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from jobs.shell import HEAD, LIB, bash
+
+OPEN = "mkdir q; events_open q\n"
+SHOW = 'show() { printf "%s|%s|%s\\n" "${event_kind}" "${event_name}" "${event_text}"; }\n'
+
+
+def events(text: str, tmp_path: Path) -> str:
+    done = bash(OPEN + SHOW + text, tmp_path, ["events"])
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_end_of_a_task_comes_with_its_code(tmp_path: Path) -> None:
+    assert events("start_task one bash -c 'exit 3'\nnext_event 5\nshow", tmp_path) == "end|one|3\n"
+
+
+def test_each_end_comes_once(tmp_path: Path) -> None:
+    out = events("for n in a b c d; do start_task $n true; done\nfor n in 1 2 3 4; do next_event 5; show; done\nnext_event 0.1\nshow",
+                 tmp_path)
+    *ends, last = out.splitlines()
+    assert sorted(ends) == [f"end|{name}|0" for name in "abcd"]
+    assert last.startswith("|")
+
+
+def test_no_event_in_time(tmp_path: Path) -> None:
+    assert events("next_event 0.05\nshow", tmp_path) == "||\n"
+
+
+def test_a_line_that_comes_in_two_pieces_is_one_event(tmp_path: Path) -> None:
+    text = """printf 'ready\\tpre' >&"${events_fd}"
+next_event 0.1; show
+printf 'fill_0\\ttext with\\ttab\\n' >&"${events_fd}"
+next_event 1; show"""
+    assert events(text, tmp_path).splitlines()[1] == "ready|prefill_0|text with\ttab"
+
+
+def test_a_task_whose_shell_is_killed_is_found(tmp_path: Path) -> None:
+    text = """start_task long sleep 30
+sleep 0.2
+child=$(< /proc/${task_pid[long]}/task/${task_pid[long]}/children)
+kill -KILL "${task_pid[long]}"
+for n in 1 2 3 4 5; do next_event 0.1; [[ -z ${event_kind} ]] || break; find_lost_tasks; done
+show
+kill ${child}"""
+    assert events(text, tmp_path) == "end|long|137\n"
+
+
+def test_a_task_survives_the_signals_that_slurm_sends_to_all(tmp_path: Path) -> None:
+    text = """start_task long bash -c 'trap "exit 5" TERM; sleep 0.3 & wait'
+sleep 0.2
+kill -TERM "${task_pid[long]}"
+next_event 5; show"""
+    assert events(text, tmp_path) == "end|long|0\n"
+
+
+def test_a_helper_is_ended_by_end_task(tmp_path: Path) -> None:
+    text = """start_helper probe bash -c 'printf "waiting\\tx\\ty\\n"; exec sleep 30'
+next_event 5; show
+kill -TERM "${task_pid[probe]}"
+next_event 5; show
+start_helper other sleep 30
+pid=${task_pid[other]}
+end_task other
+for n in {1..50}; do kill -0 "${pid}" 2>/dev/null || break; sleep 0.1; done
+[[ -z ${task_pid[other]:-} ]] && printf 'gone\\n'"""
+    assert events(text, tmp_path) == "waiting|x|y\nend|probe|143\ngone\n"
+
+
+def test_a_step_waits_for_its_turn(tmp_path: Path) -> None:
+    text = """open_turn router q
+start_task router bash -c 'read -r line <q/turn_router; [[ $line == go ]]'
+next_event 0.2; show
+give_turn router
+next_event 5; show"""
+    assert events(text, tmp_path) == "||\nend|router|0\n"
+
+
+def test_the_end_of_the_job_is_an_end_of_input(tmp_path: Path) -> None:
+    """Nobody but the batch shell holds the pipe open: not the tasks, which would live on."""
+    text = f"""open_turn router q
+start_task other sleep 1
+start_task router bash -c 'cat <q/turn_router; printf "end of input\\n" >{tmp_path}/seen'
+sleep 0.2
+exec {{fd}}>&- ; exec "${{turn_fd[router]}}" 2>/dev/null || :
+"""
+    bash(OPEN + text.replace('exec {fd}>&- ; exec "${turn_fd[router]}" 2>/dev/null || :', "exit 0"), tmp_path, ["events"])
+    end = time.monotonic() + 10
+    while not (tmp_path / "seen").exists():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_signals_are_noted_at_once_and_the_first_stays(tmp_path: Path) -> None:
+    script = (HEAD + f"source '{LIB}/events.sh'\n" + OPEN + "trap_signals\nprintf 'up\\n'\n"
+              "while [[ -z ${stop_signal} ]]; do next_event 20; done\nprintf '%s\\n' \"${stop_signal}\"\n"
+              "next_event 0.3\nprintf '%s\\n' \"${stop_signal}\"\n")
+    process = subprocess.Popen(["bash", "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    time.sleep(0.2)
+    process.send_signal(signal.SIGUSR1)
+    start = time.monotonic()
+    assert process.stdout.readline() == "USR1\n"
+    assert time.monotonic() - start < 6
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout.readline() == "USR1\n"
+    assert process.wait(10) == 0

@@ -1,0 +1,220 @@
+"""lib/steps.sh and lib/container.sh: what srun is asked for, and what a step's environment may hold."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from jobs.shell import LIB, bash, stub
+
+LIBRARIES = ["log", "result", "events", "steps", "container"]
+SETUP = """job_folder=/results/7
+node_hosts=(n0 n1)
+export_locations
+collect_mounts
+collect_export_names
+"""
+SHOW_ARGV = 'printf "%s\\n" "${step_argv[@]}"'
+
+
+def argv(tmp_path: Path, plan: str, text: str, env: dict[str, str] | None = None) -> list[str]:
+    done = bash(SETUP + text + "\n" + SHOW_ARGV, tmp_path, LIBRARIES, env, plan=plan)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split("\n")[:-1]
+
+
+PYXIS = "PLAN_RUNTIME=pyxis\nPLAN_MOUNTS=(/m:/model:ro)"
+START = 'srun_argv prefill_0 prefill n0; "${PLAN_RUNTIME}_step" prefill_0 prefill roles/prefill.sh 0'
+
+
+def test_every_step_overlaps_and_says_its_size(tmp_path: Path) -> None:
+    words = argv(tmp_path, "", START)
+    for word in ("srun", "--job-name=prefill_0", "--overlap", "--nodes=1", "--ntasks=1", "--nodelist=n0", "--kill-on-bad-exit=1",
+                 "--wait=0", "--output=/results/7/logs/prefill_0.log", "--open-mode=append", "--export=ALL"):
+        assert word in words
+    assert words[-4:] == ["bash", f"{tmp_path}/bundle/lib/host_step.sh", f"{tmp_path}/bundle/roles/prefill.sh", "0"]
+    assert not [word for word in words if word.startswith("--cpus-per-task")]
+
+
+@pytest.mark.parametrize(("plan", "env", "wanted"), [
+    ("PLAN_CPUS_PER_TASK=64", {}, "64"), ("", {"SLURM_CPUS_PER_TASK": "16"}, "16"),
+    ("PLAN_CPUS_PER_TASK=64", {"SLURM_CPUS_PER_TASK": "16"}, "64")])
+def test_cpus_per_task_is_on_every_step(plan: str, env: dict[str, str], wanted: str, tmp_path: Path) -> None:
+    assert f"--cpus-per-task={wanted}" in argv(tmp_path, plan, START, env)
+
+
+def test_srun_options_of_all_and_of_the_role(tmp_path: Path) -> None:
+    plan = "PLAN_SRUN_OPTIONS=('--mem=0' '--comment=two words')\nPLAN_SRUN_OPTIONS_prefill=(--chdir=/x)"
+    words = argv(tmp_path, plan, START)
+    assert words.index("--mem=0") < words.index("--comment=two words") < words.index("--chdir=/x")
+    assert "--chdir=/x" not in argv(tmp_path, plan, "srun_argv atomesh_0 atomesh n0")
+
+
+def test_pyxis(tmp_path: Path) -> None:
+    words = argv(tmp_path, PYXIS, START)
+    assert "--container-image=rocm/atom-dev:nightly_202607231538" in words
+    assert (f"--container-mounts={tmp_path}/bundle:/srtgen:ro,/results/7:/srtgen-results,/results/7/logs:/logs,/m:/model:ro"
+            in words)
+    for word in ("--no-container-mount-home", "--no-container-entrypoint", "--container-writable"):
+        assert word in words
+    assert not [word for word in words if word.startswith("--container-name")]
+    assert words[-3:] == ["srtgen", "/srtgen/roles/prefill.sh", "0"]
+
+
+@pytest.mark.parametrize(("option", "gone"), [
+    ("--container-mount-home", "--no-container-mount-home"), ("--container-entrypoint", "--no-container-entrypoint"),
+    ("--container-readonly", "--container-writable")])
+@pytest.mark.parametrize("where", ["PLAN_CONTAINER_OPTIONS", "PLAN_SRUN_OPTIONS"])
+def test_pyxis_defaults_give_way_to_the_plan(where: str, option: str, gone: str, tmp_path: Path) -> None:
+    words = argv(tmp_path, f"{PYXIS}\n{where}=({option})", START)
+    assert option in words and gone not in words
+
+
+def test_a_given_pyxis_default_is_not_doubled(tmp_path: Path) -> None:
+    words = argv(tmp_path, f"{PYXIS}\nPLAN_SRUN_OPTIONS=(--container-writable)", START)
+    assert words.count("--container-writable") == 1
+
+
+def exported(tmp_path: Path, env: dict[str, str], plan: str = "") -> set[str]:
+    words = argv(tmp_path, f"{PYXIS}\n{plan}", "export NODE_0_ADDR=10.0.0.1\ncollect_export_names\n" + START, env)
+    return set(next(word for word in words if word.startswith("--export=")).removeprefix("--export=").split(","))
+
+
+def test_only_named_variables_reach_a_container(tmp_path: Path) -> None:
+    evil = {"LD_LIBRARY_PATH": "/evil", "PYTHONPATH": "/evil", "HF_HOME": "/home/x", "HF_TOKEN": "secret", "http_proxy": "http://p",
+            "ROCR_VISIBLE_DEVICES": "0", "ENROOT_CACHE_PATH": "/c", "SRTGEN_DEBUG": ""}
+    names = exported(tmp_path, evil)
+    assert {"PATH", "HOME", "NODE_0_ADDR", "SRTGEN_STEP", "SRTGEN_TURN", "SRTGEN_BUNDLE", "SRTGEN_RESULTS", "ENROOT_CACHE_PATH",
+            "SRTGEN_DEBUG"} <= names
+    assert not names & {"LD_LIBRARY_PATH", "PYTHONPATH", "HF_HOME", "HF_TOKEN", "http_proxy", "ROCR_VISIBLE_DEVICES"}
+
+
+def test_named_secrets_and_operators_names_pass_if_they_are_set(tmp_path: Path) -> None:
+    env = {"HF_TOKEN": "x", "EXTRA": "1,2", "SRTGEN_PASS_ENV": "EXTRA ABSENT"}
+    names = exported(tmp_path, env, "PLAN_REQUIRE_ENV=(HF_TOKEN)\nPLAN_PASS_ENV=(SITE_A)")
+    assert {"HF_TOKEN", "EXTRA"} <= names
+    assert not names & {"ABSENT", "SITE_A"}
+
+
+def test_a_custom_benchmark_gets_the_whole_environment(tmp_path: Path) -> None:
+    text = "srun_argv bench bench n0"
+    assert "--export=ALL" in argv(tmp_path, f"{PYXIS}\nPLAN_BENCH=custom", text)
+    assert "--export=ALL" not in argv(tmp_path, f"{PYXIS}\nPLAN_BENCH=custom", START)
+    assert "--export=ALL" not in argv(tmp_path, PYXIS, text)
+
+
+@pytest.mark.parametrize(("plan", "role", "kept"), [
+    ("", "prefill", {"PYTHONPATH"}), ("PLAN_BENCH=custom", "bench", set()), ("PLAN_BENCH=custom", "prefill", {"PYTHONPATH"})])
+def test_the_environment_of_srun_is_cleaned(plan: str, role: str, kept: set[str], tmp_path: Path) -> None:
+    name = "bench" if role == "bench" else "prefill_0"
+    (tmp_path / "r" / "logs").mkdir(parents=True)
+    text = f'job_folder={tmp_path}/r\nstep_argv=(env)\nrun_step {name} {role} ""'
+    evil = {"PYTHONPATH": "/evil", "ROCR_VISIBLE_DEVICES": "0", "HIP_VISIBLE_DEVICES": "1", "USE_ATOMESH_ENTRYPOINTS": "1"}
+    out = bash(text, tmp_path, LIBRARIES, evil, plan=plan).stdout
+    assert {name for name in evil if f"{name}=" in out} == kept
+    assert f"SRTGEN_STEP={name}\n" in out and "SRTGEN_TURN=0\n" in out
+
+
+def test_docker(tmp_path: Path) -> None:
+    words = argv(tmp_path, "PLAN_RUNTIME=docker\nPLAN_MOUNTS=('/m n:/model:ro')\nPLAN_CONTAINER_OPTIONS=(--shm-size 16G)", START)
+    start = words.index(f"{tmp_path}/bundle/lib/docker_step.sh")
+    assert words[start + 1] == "srtgen-7-prefill_0"
+    assert words[words.index("--user") + 1].count(":") == 1
+    assert "srtgen.job=7" in words
+    assert "/m n:/model:ro" in words and f"{tmp_path}/bundle:/srtgen:ro" in words
+    envs = [words[i + 1] for i, word in enumerate(words) if word == "--env"]
+    assert "SRTGEN_STEP" in envs and not {"PATH", "HOME"} & set(envs)
+    assert all("=" not in name for name in envs)
+    image = words.index("rocm/atom-dev:nightly_202607231538")
+    assert words[image - 2:image] == ["--shm-size", "16G"]
+    assert words[image + 1:image + 3] == ["bash", "-c"]
+
+
+def test_docker_as_root_only_if_the_profile_says_so(tmp_path: Path) -> None:
+    words = argv(tmp_path, "PLAN_RUNTIME=docker\nPLAN_CONTAINER_ROOT=1", START)
+    assert words[words.index("--user") + 1] == "0:0"
+
+
+def test_a_step_outside_a_container_stops_and_says_so(tmp_path: Path) -> None:
+    done = bash('bash -c "${IN_CONTAINER_PROOF}" srtgen /srtgen-not-here/roles/x.sh 0', tmp_path, LIBRARIES,
+                {"SLURMD_NODENAME": "n5"}, plan="")
+    assert done.returncode == 71
+    assert "not in a container" in done.stderr and "n5" in done.stderr
+
+
+def test_inside_a_container_the_script_runs_with_its_argument(tmp_path: Path) -> None:
+    (tmp_path / "x.sh").write_text('printf "%s" "$1"; cat')
+    done = bash(f'bash -c "${{IN_CONTAINER_PROOF}}" srtgen {tmp_path}/x.sh 3', tmp_path, LIBRARIES, plan="", stdin="in")
+    assert done.stdout == "3in"
+
+
+SQUEUE = "printf '%s\\n' 'prefill_0 7.2' 'decode_0 7.1' 'bench 7.4'"
+
+
+@pytest.mark.parametrize(("call", "sent"), [
+    ("signal_steps TERM bench", "--signal=TERM 7.4"), ("signal_steps TERM prefill_0 decode_0", "--signal=TERM 7.2 7.1"),
+    ("signal_steps KILL decode_0", "7.1")])
+def test_steps_are_signalled_by_their_names(call: str, sent: str, tmp_path: Path) -> None:
+    stub(tmp_path / "bin", "squeue", SQUEUE)
+    stub(tmp_path / "bin", "scancel", f'printf "%s\\n" "$*" >>{tmp_path}/sent')
+    assert bash(call, tmp_path, LIBRARIES, plan="").returncode == 0
+    assert (tmp_path / "sent").read_text() == sent + "\n"
+
+
+@pytest.mark.parametrize(("squeue", "scancel"), [("exit 1", "exit 0"), (SQUEUE, "exit 1"), ("printf ''", "exit 0")])
+def test_a_signal_that_cannot_be_sent_is_told(squeue: str, scancel: str, tmp_path: Path) -> None:
+    stub(tmp_path / "bin", "squeue", squeue)
+    stub(tmp_path / "bin", "scancel", scancel)
+    done = bash("signal_steps TERM bench && printf sent || printf refused", tmp_path, LIBRARIES, plan="")
+    assert done.stdout == "refused"
+
+
+@pytest.mark.parametrize(("code", "text"), [(0, "exit code 0"), (3, "exit code 3"), (137, "exit code 137 (signal 9)")])
+def test_describe_code(code: int, text: str, tmp_path: Path) -> None:
+    assert bash(f'describe_code {code}; printf "%s" "${{REPLY}}"', tmp_path, LIBRARIES, plan="").stdout == text
+
+
+def test_the_tail_of_a_log_is_a_list_of_lines(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "x.log").write_bytes(b"".join(b"line %d\xff\n" % i for i in range(50)))
+    done = bash(f'job_folder={tmp_path}; log_tail x; printf "%s" "${{REPLY}}"; log_tail absent; printf "|%s" "${{REPLY}}"', tmp_path,
+                LIBRARIES, plan="")
+    tail, _, absent = done.stdout.partition("|")
+    assert json.loads(tail) == [f"line {i}?" for i in range(30, 50)]
+    assert json.loads(absent) == []
+
+
+def host_step(tmp_path: Path, script: str, **popen: object) -> subprocess.Popen[str]:
+    (tmp_path / "role.sh").write_text(script)
+    return subprocess.Popen(["bash", str(LIB / "host_step.sh"), str(tmp_path / "role.sh"), "4"], text=True,
+                            env={"PATH": "/usr/bin:/bin", "SLURM_JOB_ID": f"t{tmp_path.name}", "SRTGEN_STEP": "agg_0"},
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+
+
+def test_a_host_step_passes_input_argument_and_code_and_removes_its_folder(tmp_path: Path) -> None:
+    work = Path(f"/tmp/srtgen-t{tmp_path.name}")
+    process = host_step(tmp_path, f'mkdir -p {work}/agg_0/x; read -r line; printf "%s %s" "$1" "${{line}}"; exit 9')
+    out, _ = process.communicate("go\n", timeout=20)
+    assert (out, process.returncode) == ("4 go", 9)
+    assert not work.exists()
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_a_cancelled_host_step_removes_its_folder_in_time(stubborn: bool, tmp_path: Path) -> None:
+    import os
+    import signal
+    import time
+    work = Path(f"/tmp/srtgen-t{tmp_path.name}")
+    trap = "trap '' TERM" if stubborn else "trap 'exit 143' TERM"
+    process = host_step(tmp_path, f"{trap}\nmkdir -p {work}/agg_0\nprintf 'up\\n'\nwhile :; do sleep 0.1; done")
+    assert process.stdout is not None and process.stdout.readline() == "up\n"
+    os.killpg(process.pid, signal.SIGTERM)
+    end = time.monotonic() + 12
+    while work.exists():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL) if stubborn else process.wait(10)
+    process.wait(10)
+    assert process.returncode == (-9 if stubborn else 143)
