@@ -41,9 +41,9 @@ def findings(recipe: dict[str, Any] | str, cluster: str | None = None, strict: b
     site = Source("cluster.yaml", "cluster.yaml", cluster.encode()) if cluster is not None else None
     found: list[Problem] = []
     try:
-        of = generate.family(Source("recipe.yaml", "recipe.yaml", content), site)
+        of = generate.family(Source("recipe.yaml", "recipe.yaml", content), site)._replace(strict=strict)
         for point in of.points:
-            found.extend(generate.check(of, point, strict).findings)
+            found.extend(generate.check(of, point).findings)
     except RecipeError as error:
         found.extend(error.problems)
     return tuple(dict.fromkeys(found))

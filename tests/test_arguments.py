@@ -10,7 +10,7 @@ import pytest
 from shipped import from_text
 from srtgen.errors import RecipeError
 
-HEAD = 'schema: 2\nname: x\nmodel: {path: "hf:org/model", container: "image:nightly_202608220000"}\nresources: {gpus_per_node: 8}\nengine: atom\n'
+HEAD = 'schema: 2\nname: x\nmodel: {path: "hf:org/model", container: "image:1"}\nresources: {gpus_per_node: 8}\nengine: atom\n'
 AGG = HEAD + "roles:\n  agg:\n    nodes: 1\n    workers: 1\n    args:\n      PLACE\nbenchmark: {type: manual}\n"
 FRONT = HEAD + "roles: {agg: {nodes: 1, workers: 1}}\nfrontend:\n  args:\n    PLACE\nbenchmark: {type: manual}\n"
 CLIENT = HEAD + "roles: {agg: {nodes: 1, workers: 1}}\nbenchmark:\n  type: sa-bench\n  isl: 8\n  osl: 8\n  concurrencies: [1]\n  client_args:\n    PLACE\n"
@@ -50,7 +50,7 @@ WORDS = {
     "exponent": ("gpu-memory-utilization: 9e-1", ["--gpu-memory-utilization", "9e-1"]),
     "optional_bare": ("enable-tbo: true", ["--enable-tbo"]),
     "optional_value": ("enable-tbo: all", ["--enable-tbo", "all"]),
-    "empty_word": ('load_format: ""', ["--load_format", ""]),
+    "empty_word": ('x-text: ""', ["--x-text", ""]),
     "list": ("cudagraph-capture-sizes: [1, 2, 4]", ["--cudagraph-capture-sizes", "[1,2,4]"]),
     "list_as_text": ('cudagraph-capture-sizes: "[1, 2]"', ["--cudagraph-capture-sizes", "[1, 2]"]),
     "mapping": (
@@ -58,18 +58,18 @@ WORDS = {
         ["--online_quant_config", '{"z":1,"a":[true,null,"é\\n"],"f":0.90}'],
     ),
     "json_text_is_kept": ("hf-overrides: '{ \"n\": 4 }'", ["--hf-overrides", '{ "n": 4 }']),
-    "dash": ("kv_cache_dtype: -x", ["--kv_cache_dtype=-x"]),
-    "dash_number": ("block-size: -1", ["--block-size", "-1"]),
-    "dash_decimal": ("gpu-memory-utilization: -1.5", ["--gpu-memory-utilization", "-1.5"]),
-    "dash_exponent": ("gpu-memory-utilization: -1e5", ["--gpu-memory-utilization=-1e5"]),
+    "dash": ("x-text: -x", ["--x-text=-x"]),
+    "dash_number": ("x-text: -1", ["--x-text", "-1"]),
+    "dash_decimal": ("x-text: -1.5", ["--x-text", "-1.5"]),
+    "dash_exponent": ("x-text: -1e5", ["--x-text=-1e5"]),
     "order": ("max-num-seqs: 8\nblock-size: 16\nkv_cache_dtype: fp8",
               ["--max-num-seqs", "8", "--block-size", "16", "--kv_cache_dtype", "fp8"]),
     "merge_comes_first": ("<<: {max-num-seqs: 8, block-size: 16}\nkv_cache_dtype: fp8\nblock-size: 32",
                           ["--max-num-seqs", "8", "--block-size", "32", "--kv_cache_dtype", "fp8"]),
-    "words_on_and_off": ("kv_cache_dtype: off", ["--kv_cache_dtype", "off"]),
-    "other_numbers": ("kv_cache_dtype: 0x10", ["--kv_cache_dtype", "0x10"]),
-    "one_connector": ("extra-kv-connectors: [{kv_connector: lmcache, port: 1}]",
-                      ["--kv-transfer-config", '{"kv_connector":"lmcache","port":1}']),
+    "words_on_and_off": ("x-text: off", ["--x-text", "off"]),
+    "other_numbers": ("x-text: 0x10", ["--x-text", "0x10"]),
+    "one_connector": ("extra-kv-connectors: [{kv_connector: lmcache_offload, port: 1}]",
+                      ["--kv-transfer-config", '{"kv_connector":"lmcache_offload","port":1}']),
 }  # fmt: skip
 
 
@@ -87,7 +87,8 @@ ROUTER = {
     "bare": ("disable-health-check: true", ["--disable-health-check"]),
     "dash": ('api-key: "-x"', ["--api-key=-x"]),
     "dash_number": ('api-key: "-1"', ["--api-key=-1"]),
-    "repeats": ("cors-allowed-origins: [a, b]", ["--cors-allowed-origins", "a", "--cors-allowed-origins", "b"]),
+    "repeats": ("request-id-headers: [a, b]", ["--request-id-headers", "a", "--request-id-headers", "b"]),
+    "moved_metrics_port": ("prometheus-port: 29001", ["--prometheus-port", "29001"]),
     "metrics_port": ("prometheus-port: 29100", ["--prometheus-port", "29100"]),
 }
 
@@ -144,22 +145,22 @@ def test_refused(name: str) -> None:
 
 
 def test_an_unknown_flag_is_a_warning_with_the_nearest_one() -> None:
-    bundle = from_text(AGG.replace("PLACE", "kv-cache-dtyp: fp8"))
-    warning = next(f for f in bundle.findings if f.path.endswith("kv-cache-dtyp"))
+    bundle = from_text(AGG.replace("PLACE", "kv_cache_dtypes: fp8"))
+    warning = next(f for f in bundle.findings if f.path.endswith("kv_cache_dtypes"))
     assert warning.severity == "warning" and "kv_cache_dtype" in warning.message
-    assert "--kv-cache-dtyp" in bundle.files["roles/agg.sh"].content.decode()
+    assert "--kv_cache_dtypes fp8" in bundle.files["roles/agg.sh"].content.decode()
 
 
 def test_several_connectors_of_prefill_and_decode() -> None:
     text = HEAD + (
-        "roles:\n  prefill: {nodes: 1, workers: 1, args: {extra-kv-connectors: [{kv_connector: lmcache, a: 1}]}}\n"
+        "roles:\n  prefill: {nodes: 1, workers: 1, args: {extra-kv-connectors: [{kv_connector: lmcache_offload, a: 1}]}}\n"
         "  decode: {nodes: 1, workers: 1}\nbenchmark: {type: manual}\n"
     )
     found = argv(text, "", "prefill_0")
     value = found[found.index("--kv-transfer-config") + 1]
     assert value == (
         '{"kv_connector":"multi","connectors":[{"kv_role":"kv_producer","kv_connector":"mooncake",'
-        '"proxy_ip":"${NODE_0_ADDR}","handshake_port":5400},{"kv_connector":"lmcache","a":1}]}'
+        '"proxy_ip":"${NODE_0_ADDR}","handshake_port":5400},{"kv_connector":"lmcache_offload","a":1}]}'
     )
     assert json.loads(value)["connectors"][0]["handshake_port"] == 5400
 

@@ -31,7 +31,9 @@ def load(path: Path) -> Document:
     return document.load(path.name, path.read_bytes())
 
 
-def imported(key: str, choices: Choices = Choices(), folder: Path = OURS, file: str = "master.yaml") -> dict[str, str]:
+def imported(
+    key: str, choices: Choices = Choices(), folder: Path = OURS, file: str = "master.yaml"
+) -> dict[str, str]:
     models = "models.yaml" if folder == OURS else "models_atom.yaml"
     return importer.recipes(load(folder / models), load(folder / file), key, choices)
 
@@ -91,7 +93,8 @@ def test_deepseek_v4_gets_the_launchers_argv(recipe: str, parallel: dict, decode
     assert ("GPU_MAX_HW_QUEUES" in decode["env"]) == bool(parallel)
     router = found["atomesh_0"]["argv"]
     assert router.count("--prefill") == decode_node and router.count("--decode") == 1
-    assert {"--policy": "random", "--log-level": "info", "--disable-health-check": True}.items() <= options(router).items()
+    expected = {"--policy": "random", "--log-level": "info", "--disable-health-check": True}
+    assert expected.items() <= options(router).items()
 
 
 def test_minimax_quantizes_otherwise_under_dp_attention() -> None:
@@ -99,7 +102,8 @@ def test_minimax_quantizes_otherwise_under_dp_attention() -> None:
     plain = processes(made["minimaxm3-fp8-mi355x-1p1d-tp4-8k1k.yaml"])["decode_0"]
     wide = processes(made["minimaxm3-fp8-mi355x-2p1d-dpa-tp4-8k1k.yaml"])
     assert '"*block_sparse_moe"]' in str(options(plain["argv"])["--online_quant_config"])
-    assert '"*.gate.*","*.block_sparse_moe.experts*"]' in str(options(wide["decode_0"]["argv"])["--online_quant_config"])
+    under_dpa = str(options(wide["decode_0"]["argv"])["--online_quant_config"])
+    assert '"*.gate.*","*.block_sparse_moe.experts*"]' in under_dpa
     assert options(wide["prefill_1"]["argv"])["--enable-tbo"] == "prefill"
     assert "--enable-tbo" not in wide["decode_0"]["argv"]
     assert options(plain["argv"])["--max-model-len"] == "32768"
@@ -191,7 +195,7 @@ k-mi355x-atom-disagg:
 """
 BROKEN = [
     ("num-worker: 1, tp: 4}\n        decode", "num-worker: 1, tp: 4, cp: 2}\n        decode",
-     "12:42: error: k-mi355x-atom-disagg.scenarios.fixed-seq-len[0].search-space[0].prefill.cp: the import has no meaning"),
+     "k-mi355x-atom-disagg.scenarios.fixed-seq-len[0].search-space[0].prefill.cp: the import has no meaning"),
     ("decode: {num-worker: 1, tp: 4}", "decode: {num-worker: 1, tp: 4, additional-settings: [DECODE_NODES=2]}",
      "2 nodes for 1 workers: an ATOM worker never spans nodes"),
     ("decode: {num-worker: 1, tp: 4}", "decode: {num-worker: 1, tp: 4, additional-settings: [FAST=1]}",
@@ -203,7 +207,8 @@ BROKEN = [
     ("  model: org/M\n", "", "missing key model"),
     ("isl: 1024", "isl: 1024\n      extra: 1", "extra: the import has no meaning for this key"),
     ("model: org/M", "model: org/Other", "models.yaml has no entry Other, which would hold the flags of org/Other"),
-    ("precision: fp8", "precision: fp8\n  router: {name: dynamo}", "the router dynamo is not supported; known: atomesh"),
+    ("precision: fp8", "precision: fp8\n  router: {name: dynamo}",
+     "the router dynamo is not supported; known: atomesh"),
 ]  # fmt: skip
 MODELS = "M: {kv_cache_flags: --kv_cache_dtype fp8}\n"
 
@@ -218,7 +223,7 @@ def test_what_would_be_lost_is_refused(old: str, new: str, said: str) -> None:
     assert PAIR.count(old) == 1 and from_text(PAIR)
     with pytest.raises(RecipeError) as caught:
         from_text(PAIR.replace(old, new))
-    assert said.removeprefix("12:42: error: ") in str(caught.value)
+    assert said in str(caught.value)
 
 
 def test_models_with_unknown_or_broken_settings_are_refused() -> None:
@@ -331,7 +336,7 @@ def keys(file: str) -> list[str]:
 
 
 FILES = ("amd-master.yaml", "amd-master-deprecated.yaml")
-PAIRS_SHIPPED = ("minimaxm3-fp4-mi355x-atom-disagg", "minimaxm3-fp8-mi355x-atom-disagg", "kimik2.5-fp4-mi355x-atom-disagg")
+PAIRS_SHIPPED = tuple(f"{model}-mi355x-atom-disagg" for model in ("minimaxm3-fp4", "minimaxm3-fp8", "kimik2.5-fp4"))
 
 
 @needs_real

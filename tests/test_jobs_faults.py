@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from jobs_rig import AGGREGATE, PAIR, Live, Outcome, Scenario
@@ -48,7 +49,6 @@ def kill_step_daemon_and_task(live: Live) -> None:
 
 def step_daemon_of(live: Live, pid: int) -> int:
     """The slurmstepd that is an ancestor of a task."""
-    from pathlib import Path
     while pid > 1:
         stat = Path(f"/proc/{pid}/stat").read_text()
         if "slurmstepd" in stat.split("(")[1].split(")")[0]:

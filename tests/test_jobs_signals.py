@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from jobs_rig import PAIR, Live, Outcome, Scenario
@@ -11,14 +13,14 @@ from jobs_runner import check, on, outcome  # noqa: F401  (a fixture)
 pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("faults")]
 
 # What keeps a job in each phase for as long as it takes.
-KEPT: dict[str, dict[str, object]] = {
+KEPT: dict[str, dict[str, Any]] = {
     "preflight": {"sets": ("gpu_drain_timeout_s=300",), "env": {"STANDIN_GPU_USED_GIB": "60"}},
     "load": {"fault": "decode_0:hang_loading", "sets": ("health_check.max_attempts=300",)},
     "router": {"fault": "atomesh_0:hang_loading"},
     "canary": {"fault": "decode_0:hang_completions"},
     "bench": {"fault": "bench:hang"},
 }
-WHO = {"cancel": (), "cancel-batch": ("--batch", "--signal=TERM")}
+WHO: dict[str, tuple[str, ...]] = {"cancel": (), "cancel-batch": ("--batch", "--signal=TERM")}
 
 
 def in_phase(phase: str, live: Live) -> None:
@@ -33,7 +35,7 @@ def cancelled(phase: str, who: str) -> Scenario:
 
     # After scancel Slurm kills what is left after KillWait, 5 s here; its state is CANCELLED only then.
     return Scenario(f"{who}-{phase}", 143, f"cancelled in phase {phase}", phase, waits=True, act=act,
-                    state="FAILED" if who == "cancel-batch" else "CANCELLED", **KEPT[phase])  # type: ignore[arg-type]
+                    state="FAILED" if who == "cancel-batch" else "CANCELLED", **KEPT[phase])
 
 
 def out_of_time(phase: str) -> Scenario:
@@ -43,14 +45,14 @@ def out_of_time(phase: str) -> Scenario:
         live.cluster.run(["scontrol", "update", f"jobid={live.job}", "TimeLimit=3"])
 
     return Scenario(f"time-limit-{phase}", 124, f"the time limit is near, in phase {phase}", phase, waits=True,
-                    act=act, seconds=120, **KEPT[phase])  # type: ignore[arg-type]
+                    act=act, seconds=120, **KEPT[phase])
 
 
 CANCELLED = [cancelled(phase, who) for who in WHO for phase in KEPT]
 OUT_OF_TIME = [out_of_time(phase) for phase in KEPT]
 
 
-def during_teardown(*options: str, times: int = 1) -> object:
+def during_teardown(*options: str, times: int = 1) -> Callable[[Live], None]:
     def act(live: Live) -> None:
         live.phase("teardown")
         for _ in range(times):
@@ -59,12 +61,12 @@ def during_teardown(*options: str, times: int = 1) -> object:
     return act
 
 
-STUBBORN = {"fault": "*_0:ignore_term", "env": {"SRTGEN_GRACE_S": "6"}}
+STUBBORN: dict[str, Any] = {"fault": "*_0:ignore_term", "env": {"SRTGEN_GRACE_S": "6"}}
 # What had already passed stays passed: the signal came when nothing was left to lose.
 TEARDOWN = [
     Scenario("term-twice-teardown", act=during_teardown("--batch", "--signal=TERM", times=2), waits=True,
-             **STUBBORN),  # type: ignore[arg-type]
-    Scenario("cancel-teardown", 0, state="CANCELLED", act=during_teardown(), waits=True, **STUBBORN),  # type: ignore[arg-type]
+             **STUBBORN),
+    Scenario("cancel-teardown", state="CANCELLED", act=during_teardown(), waits=True, **STUBBORN),
 ]
 
 
@@ -89,7 +91,7 @@ TWICE = [
     Scenario("cancel-stubborn", 143, "cancelled in phase load", "load", waits=True, state="CANCELLED", seconds=40,
              act=CANCELLED[1].act, fault="*_0:ignore_term;decode_0:hang_loading"),
     Scenario("real-time-limit", 124, "the time limit is reached, in phase load", "load", state="TIMEOUT", waits=True,
-             args=("--time=1", "--signal=B:WINCH@0"), seconds=120, fault="decode_0:hang_loading", sets=("health_check.max_attempts=300",)),
+             args=("--time=1", "--signal=B:URG@0"), seconds=120, fault="decode_0:hang_loading", sets=("health_check.max_attempts=300",)),
 ]
 
 
@@ -120,7 +122,7 @@ def revive(live: Live, node: str, *actions: str) -> None:
         time.sleep(0.5)
 
 
-def node_fault(phase: str, action: str, index: int) -> object:
+def node_fault(phase: str, action: str, index: int) -> Callable[[Live], None]:
     def act(live: Live) -> None:
         in_phase(phase, live)
         if index == 0:
@@ -130,18 +132,18 @@ def node_fault(phase: str, action: str, index: int) -> object:
     return act
 
 
-BUSY = {"fault": "decode_0:tpot_s=1", "recipe": PAIR, "nodes": 2, "waits": True, "seconds": 120.0}
+BUSY: dict[str, Any] = {"fault": "decode_0:tpot_s=1", "recipe": PAIR, "nodes": 2, "waits": True, "seconds": 120.0}
 LOST = [
-    Scenario("node-crash-bench", 11, "node {node1} died", "bench", state="NODE_FAIL", act=node_fault("bench", "crash", 1),
-             keeps=("decode_0",), **BUSY),  # type: ignore[arg-type]
+    Scenario("node-crash-bench", 11, "{node1}", "bench", state="NODE_FAIL", act=node_fault("bench", "crash", 1),
+             keeps=("decode_0",), **BUSY),
     Scenario("node-cut-bench", 11, "{node1}", "bench", state="NODE_FAIL", act=node_fault("bench", "cut", 1),
-             keeps=("decode_0",), **BUSY),  # type: ignore[arg-type]
+             keeps=("decode_0",), **BUSY),
     Scenario("node-crash-load", 11, "node {node1} died", "load", state="NODE_FAIL", recipe=PAIR, nodes=2, waits=True,
              fault="decode_0:hang_loading", act=node_fault("load", "crash", 1), seconds=120,
              keeps=("decode_0",)),
 ]
 GONE = [
-    Scenario("batch-node-crash", 0, state="NODE_FAIL", act=node_fault("bench", "crash", 0), **BUSY),  # type: ignore[arg-type]
+    Scenario("batch-node-crash", 0, state="NODE_FAIL", act=node_fault("bench", "crash", 0), **BUSY),
 ]
 
 

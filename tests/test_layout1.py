@@ -129,7 +129,8 @@ WRONG = {
     ),
     "worker over nodes": (
         BASE, "  gpus_per_prefill: 8\n", "  gpus_per_prefill: 16\n",
-        "recipe.yaml:27:21: error: resources.gpus_per_prefill: 16 is more than a node has (8); a worker never spans nodes",
+        "recipe.yaml:27:21: error: resources.gpus_per_prefill: 16 is more than a node has (8); a worker "
+        "never spans nodes",
     ),
     "idle node": (
         BASE, "  prefill_workers: 2\n", "  prefill_workers: 1\n",

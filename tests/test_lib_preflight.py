@@ -110,6 +110,15 @@ def test_rocm_smi(output: str, used: list[int] | None, tmp_path: Path, monkeypat
     assert node_gpu.smi_used() == used
 
 
+def test_one_answer_of_rocm_smi_serves_both_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_gpu, "SYSFS", str(tmp_path))
+    stub(tmp_path / "bin", "rocm-smi", f"""printf x >>{tmp_path}/calls; printf '{{"card0":{{"used":"5"}}}}'""")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    assert node_gpu.check_count(plan(gpus=1)) == ("ok", "1 GPUs")
+    assert node_gpu.check_memory(plan()) == ("ok", "")
+    assert (tmp_path / "calls").read_text() == "x"
+
+
 def test_the_gate_waits_for_memory_to_drain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sysfs(tmp_path, monkeypatch, [40 * GIB])
     monkeypatch.setattr(node_gpu.time, "sleep", lambda s: (tmp_path / "class/drm/card0/device/mem_info_vram_used").write_text("0"))
@@ -184,9 +193,11 @@ def test_modified_and_missing_files_of_the_bundle(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(json.dumps({"files": files}))
     (tmp_path / "a").write_text("x")
     (tmp_path / "b").write_text("edited")
-    assert node_files.modified_files(str(tmp_path)) == ["b", "c"]
-    assert node_files.check_bundle(plan(bundle=str(tmp_path)))[0] == "note"
-    assert node_files.check_bundle(plan(bundle=str(tmp_path), strict=1))[0] == "fail"
+    changed = node_files.modified_files(str(tmp_path))
+    assert changed == ["b", "c"]
+    assert node_files.check_bundle(plan(modified=[])) == ("ok", "")
+    assert node_files.check_bundle(plan(modified=changed)) == ("note", "edited since generation: b, c")
+    assert node_files.check_bundle(plan(modified=changed, strict=1))[0] == "fail"
 
 
 CPUS = [("8", "", ["n0=16"], "ok"), ("1", "", ["n0=16"], "fail"), ("7", "", ["n0=16"], "fail"), ("32", "32", [], "ok"), ("16", "32", [], "fail")]
@@ -305,7 +316,7 @@ def test_a_node_that_cannot_run_the_checks_still_reports(case: str, tmp_path: Pa
     assert check[:4] == ["n1", "check", "tools" if case == "python" else "bundle", "fail"]
 
 
-LIBRARIES = ["log", "result", "events", "steps", "watch", "preflight"]
+LIBRARIES = ["log", "result", "events", "steps", "watch", "preflight", "addresses"]
 SETUP = "job_folder=${PWD}\nmkdir -p logs\nnode_hosts=(n0 n1)\nclock_begin\nresult_file=result.json\ntrap write_result EXIT\n"
 GOOD = "n0\taddress\teth0\t10.0.0.1\t10.0.0.0/24\nn0\tend\nn1\taddress\teth0\t10.0.0.2\t10.0.0.0/24\nn1\tend\n"
 

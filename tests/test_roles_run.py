@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from recipes import manifest, recipe
 from role_rig import PLAIN_CLIENT, Rig
 from shipped import BUNDLES, SMOKE, from_text, made, put, source
 from srtgen import environment
@@ -25,10 +25,6 @@ RUN_TIME_WORD = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 KNOWN_WORD = re.compile(r"\$\{(NODE_[0-9]+_ADDR|SLURM_JOB_ID|SRTGEN_RESULTS|SRTGEN_BUNDLE)\}")
 
 WITH_REAL_CLIENT_LIBRARY = {SMOKE, "dsv4-pro-fp4-mi355x-1p1d-tp8-8k1k"}
-
-
-def manifest(bundle: Bundle) -> dict[str, Any]:
-    return json.loads(bundle.files["manifest.json"].content)
 
 
 def bundle_with_client(name: str, folder: Path) -> Bundle:
@@ -105,20 +101,6 @@ def test_secrets_come_from_the_submitting_shell_and_must_be_there(tmp_path: Path
 def agg(**role: Any) -> str:
     """A recipe of one aggregate worker."""
     return recipe(roles={"agg": {"nodes": 1, "workers": 1, **role}})
-
-
-def recipe(**keys: Any) -> str:
-    data = {
-        "schema": 2,
-        "name": "strings",
-        "model": {"path": "hf:org/model", "container": "image:1"},
-        "resources": {"gpus_per_node": 8},
-        "engine": "atom",
-        "roles": {"agg": {"nodes": 1, "workers": 1}},
-        "benchmark": {"type": "manual"},
-        **keys,
-    }
-    return yaml.safe_dump(data, allow_unicode=True, sort_keys=False, width=10_000)
 
 
 NASTY = (
@@ -227,6 +209,14 @@ def test_a_command_is_run_as_it_is_written(name: str, tmp_path: Path) -> None:
     rig = Rig(tmp_path, put(bundle, tmp_path / "bundle"), programs=("python3", "client"))
     rig.extra = {"CLIENT": str(rig.bin / "client")}
     assert [r.argv for r in rig.run("bench", "bench.sh")] == started
+
+
+def test_workers_of_one_role_that_share_a_node_and_one_that_does_not(tmp_path: Path) -> None:
+    """Ports of ranks are set where a worker shares its node, and unset for the one that is alone on its own."""
+    bundle = from_text(recipe(roles={"agg": {"nodes": 2, "workers": 3, "gpus": 2}}))
+    envs = [p["env"] for p in manifest(bundle)["processes"][:3]]
+    assert ["ATOM_DP_MASTER_PORT" in env for env in envs] == [True, True, False]
+    run_all(bundle, tmp_path)
 
 
 def test_several_workers_of_a_node_get_what_is_theirs(tmp_path: Path) -> None:

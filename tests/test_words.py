@@ -49,7 +49,7 @@ def test_an_empty_array_is_empty() -> None:
     assert text == "readonly EMPTY=()\nreadonly ONE=(\n  ''\n)"
 
 
-@pytest.mark.parametrize("value", ["a", "a-b_c.d/e:f,g", "0.85", "http://x:1", "--flag=1", "%j", "a@b", "a+b"])
+@pytest.mark.parametrize("value", ["a", "a-b_c.d/e:f", "0.85", "http://x:1", "--flag=1", "%j", "a@b", "a+b"])
 def test_harmless_words_stay_bare(value: str) -> None:
     assert words.shquote(value) == value
 
@@ -115,7 +115,7 @@ def test_a_template_cannot_print_a_bare_value() -> None:
     template = render._environment().from_string("{{ value }}")
     with pytest.raises(render.UnquotedValue):
         template.render(value="a")
-    with pytest.raises(Exception, match="undefined"):
+    with pytest.raises(render.UnquotedValue, match="Undefined"):
         template.render()
 
 

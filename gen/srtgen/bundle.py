@@ -18,6 +18,7 @@ from typing import Iterator, Mapping
 from srtgen.manifest import NAME, File
 
 MARKER = ".srtgen-writing"
+_LONGEST_NAME = 200
 _FILE_MODE, _SCRIPT_MODE, _FOLDER_MODE = 0o644, 0o755, 0o755
 
 
@@ -84,8 +85,8 @@ def _owned(out: Path) -> dict[str, dict[str, object]]:
     """The files that the folder's manifest, or the marker of an unfinished generation, lists."""
     for name in (NAME, MARKER):
         try:
-            listed = json.loads((out / name).read_bytes())["files"]
-        except (OSError, ValueError, KeyError, TypeError):
+            listed = json.loads(_content(out / name))["files"]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             continue
         if isinstance(listed, dict):
             return {path: entry for path, entry in listed.items() if _inside(path) and isinstance(entry, dict)}
@@ -94,7 +95,16 @@ def _owned(out: Path) -> dict[str, dict[str, object]]:
 
 def _inside(path: str) -> bool:
     parts = Path(path).parts
-    return bool(parts) and not path.startswith("/") and ".." not in parts and parts[0] != "results"
+    if not parts or path.startswith("/") or ".." in parts or parts[0] == "results":
+        return False
+    return "\0" not in path and all(len(part) < _LONGEST_NAME for part in parts)
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a file; OSError for anything else, since a pipe or device would not end."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise IsADirectoryError(path)
+    return path.read_bytes()
 
 
 def _refuse(out: Path, files: Mapping[str, File], owned: dict[str, dict[str, object]]) -> None:
@@ -114,7 +124,7 @@ def _refuse(out: Path, files: Mapping[str, File], owned: dict[str, dict[str, obj
 
 def _edited(path: Path, entry: dict[str, object]) -> bool:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest() != entry.get("sha256")
+        return hashlib.sha256(_content(path)).hexdigest() != entry.get("sha256")
     except FileNotFoundError:
         return False
     except OSError:

@@ -31,7 +31,10 @@ class Bundle(NamedTuple):
 
 
 class Family(NamedTuple):
-    """What one recipe file and a profile hold: `many` recipes by the file's form, or one."""
+    """What one recipe file and a profile hold: `many` recipes by the file's form, or one.
+
+    `strict` makes errors of the warnings that a recipe does not silence.
+    """
 
     source: Source
     cluster: Source | None
@@ -40,6 +43,7 @@ class Family(NamedTuple):
     problems: tuple[Problem, ...]
     many: bool
     points: Iterator[Point]
+    strict: bool = False
 
 
 def family(
@@ -71,11 +75,8 @@ class Checked(NamedTuple):
     findings: tuple[Problem, ...]
 
 
-def check(of: Family, point: Point, strict: bool = False) -> Checked:
-    """The plan of one recipe. Raises RecipeError with every problem of recipe and profile.
-
-    `strict` makes errors of the warnings that the recipe does not silence.
-    """
+def check(of: Family, point: Point) -> Checked:
+    """The plan of one recipe. Raises RecipeError with every problem of recipe and profile."""
     report = Report()
     report.add(of.problems)
     doc = _recipe(point.document, of.profile.gpus_per_node if of.profile else None, report)
@@ -86,7 +87,7 @@ def check(of: Family, point: Point, strict: bool = False) -> Checked:
     read = recipe.read(doc)
     rules.run(read, of.profile, report)
     made = plan.make(read, of.profile, report)
-    return Checked(made, _settled(silence.apply(doc, report.findings()), strict))
+    return Checked(made, _settled(silence.apply(doc, report.findings()), of.strict))
 
 
 def check_profile(cluster: Source, strict: bool = False) -> tuple[Problem, ...]:
@@ -107,9 +108,9 @@ def _settled(findings: tuple[Problem, ...], strict: bool) -> tuple[Problem, ...]
     return findings
 
 
-def make(of: Family, point: Point, strict: bool = False) -> Bundle:
+def make(of: Family, point: Point) -> Bundle:
     """The bundle of one recipe that `check` accepts."""
-    made, findings = check(of, point, strict)
+    made, findings = check(of, point)
     files = render.files(
         made,
         Input(of.source.base, of.source.content),
@@ -121,12 +122,10 @@ def make(of: Family, point: Point, strict: bool = False) -> Bundle:
     return Bundle(made, files, findings)
 
 
-def bundle(
-    source: Source, cluster: Source | None, changes: Sequence[tuple[str, str]], strict: bool = False
-) -> Bundle:
+def bundle(source: Source, cluster: Source | None, changes: Sequence[tuple[str, str]]) -> Bundle:
     """The bundle of a file that holds one recipe, or of the first of its recipes."""
     of = family(source, cluster, changes)
-    return make(of, next(of.points), strict)
+    return make(of, next(of.points))
 
 
 def _recorded(finding: Problem, source: Source, cluster: Source | None) -> Problem:

@@ -83,7 +83,8 @@ def main(argv: "List[str]") -> int:
     plan = parse_arguments(argv)
     for interface, address, network in node_net.addresses(plan.interface):
         say("address", interface, address, network)
-    for path in node_files.modified_files(plan.bundle):
+    plan.modified = node_files.modified_files(plan.bundle)
+    for path in plan.modified:
         say("modified", path)
     for name, check in CHECKS:
         run_check(name, check, plan)

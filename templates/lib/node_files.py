@@ -32,7 +32,7 @@ def modified_files(bundle: str) -> "List[str]":
 
 def check_bundle(plan: argparse.Namespace) -> "Tuple[str, str]":
     """Visible (else this would not run) and as generated; an edited file fails only under SRTGEN_STRICT=1."""
-    changed = modified_files(plan.bundle)
+    changed = plan.modified
     if not changed:
         return "ok", ""
     return ("fail" if plan.strict else "note"), "edited since generation: " + ", ".join(changed)

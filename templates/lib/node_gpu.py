@@ -58,11 +58,15 @@ def used_bytes() -> "Optional[List[int]]":
     return (sysfs_used() or None) if sysfs_count() else smi_used()
 
 
+_first_answer: "List[Optional[List[int]]]" = []  # rocm-smi is slow: the count's answer serves the memory's first look too
+
+
 def check_count(plan: argparse.Namespace) -> "Tuple[str, str]":
     """At least as many GPUs as the plan takes of a node."""
     found = sysfs_count()
     if not found:
         used = smi_used()
+        _first_answer.append(used)
         if used is None:
             return "fail", "no GPUs in sysfs, and rocm-smi does not tell"
         found = len(used)
@@ -75,7 +79,7 @@ def check_memory(plan: argparse.Namespace) -> "Tuple[str, str]":
     """No GPU holds 8 GiB or more; waits for memory that an earlier job is still giving back."""
     end = time.monotonic() + plan.drain
     while True:
-        used = used_bytes()
+        used = _first_answer.pop() if _first_answer else used_bytes()
         if used is None:
             return "fail", "cannot tell how much GPU memory is in use"
         busy = ["GPU {}: {:.1f} GiB".format(index, value / (1 << 30)) for index, value in enumerate(used) if value >= BUSY_BYTES]

@@ -5,12 +5,10 @@
 readonly PREFLIGHT_LIMIT_S=300 # beside the wait for GPU memory and image pulls
 readonly CHECK_NAMES=(bundle tools image model mounts disk ports gpu_count gpu_memory cpus limits rdma containers)
 
-node_hosts=()           # by plan index
-node_addresses=()
+node_hosts=() # by plan index
 declare -A check_status=() # "host name" -> ok fail note skip
 declare -A check_text=()
 declare -A node_done=()
-declare -A candidates=()   # host -> "interface address network" lines
 
 # Reads the allocation into node_hosts; the count must be the plan's whatever sbatch was told.
 read_nodes() {
@@ -131,47 +129,6 @@ note_failure() {
     preflight_failure="$1"
     preflight_node="$2"
   }
-}
-
-# Chooses one address per node: a network that all nodes share if there is one, else each node's best.
-choose_addresses() {
-  local host network address line shared found index=0
-  node_addresses=()
-  while read -r _ _ shared; do
-    [[ -n "${shared}" ]] || continue
-    found=1
-    for host in "${node_hosts[@]}"; do
-      [[ "${candidates["${host}"]:-}" == *" ${shared}"$'\n'* ]] || found=0
-    done
-    ((found == 0)) || break
-    shared=''
-  done <<<"${candidates["${node_hosts[0]}"]:-}"
-  for host in "${node_hosts[@]}"; do
-    address=''
-    while read -r _ line network; do
-      [[ -n "${address}" || -z "${line}" || (-n "${shared}" && "${network}" != "${shared}") ]] || address="${line}"
-    done <<<"${candidates["${host}"]:-}"
-    [[ -n "${address}" ]] || fail 10 "nodes: no usable IPv4 address on ${host}${PLAN_INTERFACE:+ (interface ${PLAN_INTERFACE})}"
-    node_addresses+=("${address}")
-    export "NODE_${index}_ADDR=${address}"
-    json_string "${host}"
-    result_nodes+=("{\"index\":${index},\"host\":${REPLY},\"address\":\"${address}\"}")
-    log "node ${index}: ${host} ${address}"
-    index=$((index + 1))
-  done
-  local IFS=,
-  export NO_PROXY="localhost,127.0.0.1,${node_addresses[*]}"
-  export no_proxy="${NO_PROXY}"
-}
-
-write_nodes_tsv() {
-  local index
-  {
-    printf 'index\thost\taddress\n'
-    for index in "${!node_hosts[@]}"; do
-      printf '%s\t%s\t%s\n' "${index}" "${node_hosts[${index}]}" "${node_addresses[${index}]}"
-    done
-  } 2>/dev/null >"${job_folder}/nodes.tsv" || warn "cannot write nodes.tsv"
 }
 
 # pyxis has no program of its own; srun must know its options.

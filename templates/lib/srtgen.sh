@@ -17,6 +17,8 @@ source "${BUNDLE}/lib/container.sh"
 source "${BUNDLE}/lib/watch.sh"
 # shellcheck source=preflight.sh
 source "${BUNDLE}/lib/preflight.sh"
+# shellcheck source=addresses.sh
+source "${BUNDLE}/lib/addresses.sh"
 # shellcheck source=health_wait.sh
 source "${BUNDLE}/lib/health_wait.sh"
 # shellcheck source=router.sh
@@ -139,7 +141,8 @@ on_exit() {
   exit "${result_code}"
 }
 
-main() {
+# Results first, so that whatever happens has a place; then signals and the one way out.
+open_job() {
   clock_begin
   clean_environment
   trap_signals
@@ -153,6 +156,10 @@ main() {
   }
   log "job ${SLURM_JOB_ID}, attempt ${attempt}: ${PLAN_NAME}, bundle ${BUNDLE}"
   events_open "${run_folder}"
+}
+
+main() {
+  open_job
   warn_about_overrides
   run_preamble
   choose_eval

@@ -112,10 +112,10 @@ def _check(
         if profile > recipe:
             yield from generate.check_profile(source, strict)
             return
-        of = generate.family(source, site, given, selector)
+        of = generate.family(source, site, given, selector)._replace(strict=strict)
         for point in of.points:
             try:
-                yield from generate.check(of, point, strict).findings
+                yield from generate.check(of, point).findings
             except RecipeError as error:
                 yield from error.problems
     except RecipeError as error:

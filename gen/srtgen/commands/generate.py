@@ -21,10 +21,17 @@ from srtgen.selection import families
 @cluster_option
 @override_options
 @click.option("--check", is_flag=True, help="Write nothing; end with 1 if the folder is not what would be generated.")
+@click.option("--strict", is_flag=True, help="Count a warning that is not silenced as an error.")
 @click.option("--force", is_flag=True, help="Write over edited files, or into a folder that holds no bundle.")
 @click.pass_context
 def command(
-    context: click.Context, recipe: tuple[str, ...], output: Path, cluster: Path | None, check: bool, force: bool
+    context: click.Context,
+    recipe: tuple[str, ...],
+    output: Path,
+    cluster: Path | None,
+    check: bool,
+    strict: bool,
+    force: bool,
 ) -> None:
     """Turn RECIPE into a self-contained folder of shell scripts; sbatch OUTPUT/run.sbatch runs it.
 
@@ -32,7 +39,7 @@ def command(
     OUTPUT, with an index and a submit.sh. file:SELECTOR names a variant in a file.
     """
     try:
-        found = families(recipe, cluster, changes(context))
+        found = [of._replace(strict=strict) for of in families(recipe, cluster, changes(context))]
         if len(found) > 1 or found[0].many:
             from srtgen.commands import many  # a single recipe does not pay for it
 

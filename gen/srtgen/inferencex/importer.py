@@ -6,7 +6,7 @@ from collections import Counter
 
 from srtgen import generate
 from srtgen.document import Document
-from srtgen.errors import Problem, RecipeError
+from srtgen.errors import RecipeError
 from srtgen.inferencex import disagg, master, models, single, text
 from srtgen.inferencex.choices import Choices
 from srtgen.inferencex.draft import Draft
@@ -39,5 +39,4 @@ def _prove(name: str, content: str) -> None:
     try:
         generate.bundle(generate.Source(name, name, content.encode()), None, [])
     except RecipeError as error:
-        wrong = [p for p in error.problems if p.severity == "error"]
-        raise RecipeError([Problem(p.file, p.line, p.column, p.path, p.message, code=p.code) for p in wrong]) from None
+        raise RecipeError(p for p in error.problems if p.severity == "error") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
 from srtgen.document import Document
 from srtgen.inferencex.draft import Item, variables, words
@@ -34,9 +34,9 @@ class Model(NamedTuple):
         own = f"{role}_{kind}_dp_flags"
         return self.args(own if self.at.has(own) else f"{kind}_dp_flags")
 
-    def _parsed(self, key: str, parse: type | object) -> tuple[Item, ...]:
+    def _parsed(self, key: str, parse: Callable[[str], tuple[Item, ...]]) -> tuple[Item, ...]:
         try:
-            return parse(self.text(key))  # type: ignore[operator]
+            return parse(self.text(key))
         except ValueError as error:
             self.at.at(key).refuse(str(error))
 

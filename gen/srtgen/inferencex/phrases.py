@@ -60,4 +60,5 @@ def remarks(row: Row, choices: Choices, packed: bool) -> tuple[str, ...]:
         return ()
     least, most = min(idle), max(idle)
     gpus = f"{most}" if least in (0, most) else f"{least} or {most}"
-    return (f"As InferenceX runs it, a worker has its node to itself: TP{choices.gpus_per_node - most} leaves {gpus} GPUs idle.",)
+    size = f"TP{choices.gpus_per_node - most}"
+    return (f"As InferenceX runs it, a worker has its node to itself: {size} leaves {gpus} GPUs idle.",)

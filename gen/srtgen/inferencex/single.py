@@ -17,7 +17,7 @@ _ACCURACY = "ATOM_MOE_GU_ITLV"
 _COMMON = (Item("HF_HOME", "/hf_hub_cache"), Item("PYTHONUNBUFFERED", "1"))
 _FLAG_DAY = "20260513"  # ATOM 73d039d66: prefix caching became the default, and got a negative flag
 _RESTARTS = "InferenceX starts a server for each concurrency and gives it that number; the highest serves all of them."
-_UNSAID = "InferenceX leaves prefix caching to the image, where it is on; stated, so that a newer image changes nothing."
+_UNSAID = "InferenceX leaves prefix caching to the image, where it is on; stated, so that no other image changes it."
 Facts = Mapping[str, Any]
 
 

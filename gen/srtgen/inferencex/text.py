@@ -20,8 +20,9 @@ _HEALTH = ("max_attempts: 720", "interval_seconds: 5")
 
 def render(draft: Draft) -> str:
     """The whole file."""
+    remarks = (line for remark in draft.remarks for line in _comment(remark))
     blocks = [
-        [*_comment(draft.title), *(line for r in draft.remarks for line in _comment(r)), "schema: 2", f"name: {draft.name}"],
+        [*_comment(draft.title), *remarks, "schema: 2", f"name: {draft.name}"],
         ["model:", f"  path: hf:{draft.model}", f"  container: {draft.image}", f"  precision: {draft.precision}"],
         ["resources:", f"  gpu_type: {draft.gpu}", f"  gpus_per_node: {draft.gpus_per_node}"],
         ["slurm:", f'  time_limit: "{draft.time_limit}"'],

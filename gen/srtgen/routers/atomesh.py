@@ -60,7 +60,7 @@ class AtoMesh:
     def argv(self, recipe: Recipe, ports: Ports, backends: tuple[Backend, ...], report: Report) -> tuple[Line, ...]:
         """AToMesh 2026-08-22: no bootstrap port behind a URL, no trailing slash, --worker-urls takes all that follow."""
         own = arguments.lines(recipe.frontend.args, table(), MANAGED, _DIALECT, report)
-        moved = ports.router_metrics != Ports.router_metrics and _metrics_setting(recipe) is None
+        moved = ports.router_metrics != Ports().router_metrics and _metrics_setting(recipe) is None
         return (
             (word("atomesh"), word("launch")),
             *_mode(backends),

@@ -1,0 +1,139 @@
+"""_find_bundle.sh, submit.sh and wait.sh: what people call, and what Slurm runs a copy of."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from jobs.shell import HEAD, TEMPLATES, stub
+
+ID = "a" * 64
+FIND = HEAD.split("refuse")[0] + f"readonly PLAN_ID={ID}\n" + (TEMPLATES / "_find_bundle.sh").read_text()
+
+
+def make_bundle(folder: Path, identity: str = ID) -> Path:
+    (folder / "lib").mkdir(parents=True)
+    (folder / "manifest.json").write_text(f'{{\n "schema": "x",\n "id": "{identity}"\n}}\n')
+    (folder / "lib" / "srtgen.sh").write_text('main() { printf "found %s\\n" "${BUNDLE}"; }\n')
+    (folder / "run.sbatch").write_text(FIND)
+    return folder
+
+
+def spool(tmp_path: Path, command: str = "(null)", env: dict[str, str] | None = None, job: str = "7") -> subprocess.CompletedProcess[str]:
+    """Runs a copy, as slurmd does, from another folder."""
+    copy = tmp_path / "spool" / "job1" / "slurm_script"
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    copy.write_text(FIND)
+    stub(tmp_path / "bin", "scontrol", f"printf '%s\\n' 'JobId=7 JobName=x' '   Command={command}' '   WorkDir={tmp_path}/work'")
+    names = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", **({"SLURM_JOB_ID": job} if job else {}), **(env or {})}
+    return subprocess.run(["bash", str(copy)], env=names, cwd="/", capture_output=True, text=True, timeout=20)
+
+
+def test_the_folder_of_the_submitted_file(tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path / "a b")
+    assert spool(tmp_path, f"{bundle}/run.sbatch").stdout == f"found {bundle}\n"
+
+
+@pytest.mark.parametrize("command", ["../job/run.sbatch", "../job/run.sbatch 1 two", "link.sbatch"])
+def test_a_relative_path_belongs_to_the_submit_folder(command: str, tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path / "job")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "link.sbatch").symlink_to(bundle / "run.sbatch")
+    assert spool(tmp_path, command, {"SLURM_SUBMIT_DIR": str(tmp_path / "sub")}).stdout == f"found {bundle}\n"
+
+
+def test_without_a_submit_folder_slurms_working_folder_counts(tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path / "work")
+    assert spool(tmp_path, "run.sbatch").stdout == f"found {bundle}\n"
+
+
+def test_the_operators_variable_comes_first(tmp_path: Path) -> None:
+    one, two = make_bundle(tmp_path / "one"), make_bundle(tmp_path / "two")
+    done = spool(tmp_path, f"{one}/run.sbatch", {"SRTGEN_BUNDLE_DIR": str(two)})
+    assert done.stdout == f"found {two}\n"
+
+
+def test_the_submit_folder_is_the_last_guess(tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path / "one")
+    assert spool(tmp_path, "(null)", {"SLURM_SUBMIT_DIR": str(bundle)}).stdout == f"found {bundle}\n"
+
+
+def test_another_manifest_in_the_way_is_passed_over(tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path / "one")
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "manifest.json").write_text("{}")
+    done = spool(tmp_path, f"{bundle}/run.sbatch", {"SRTGEN_BUNDLE_DIR": str(tmp_path / "two")})
+    assert done.stdout == f"found {bundle}\n"
+
+
+def refused(done: subprocess.CompletedProcess[str], text: str) -> bool:
+    return (done.returncode, done.stdout) == (10, "") and done.stderr.startswith("run.sbatch: ") and text in done.stderr
+
+
+def test_refusals(tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path / "one", "b" * 64)
+    command = f"{bundle}/run.sbatch"
+    assert refused(spool(tmp_path, command), "was regenerated since submission: submit it again")
+    (bundle / ".srtgen-writing").touch()
+    assert refused(spool(tmp_path, command), "is half written")
+    (bundle / "manifest.json").unlink()
+    assert refused(spool(tmp_path, command), "is half written")
+    assert refused(spool(tmp_path, "(null)", {"SLURM_SUBMIT_DIR": str(tmp_path)}), 'no "sbatch < run.sbatch"')
+    assert refused(spool(tmp_path, command, job=""), "start it with sbatch run.sbatch")
+
+
+def test_submit_from_anywhere(tmp_path: Path) -> None:
+    folder = tmp_path / "a b"
+    folder.mkdir()
+    (folder / "submit.sh").write_text((TEMPLATES / "submit.sh").read_text())
+    stub(tmp_path / "bin", "sbatch", 'printf "%s|" "${PWD}" "${SRTGEN_BUNDLE_DIR}" "$@"')
+    env = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "SBATCH_TIMELIMIT": "5", "SLURM_JOB_ID": "3"}
+    done = subprocess.run(["bash", str(folder / "submit.sh"), "-p", "x y"], env=env, cwd="/", capture_output=True, text=True, timeout=20)
+    assert done.stdout == f"{folder}|{folder}|-p|x y|run.sbatch|"
+    assert "SBATCH_TIMELIMIT=5 in the environment overrides run.sbatch" in done.stderr and "inside job 3" in done.stderr
+
+
+def wait(tmp_path: Path, scontrol: str, sacct: str = "exit 1", *argv: str) -> subprocess.CompletedProcess[str]:
+    stub(tmp_path / "bin", "scontrol", scontrol)
+    stub(tmp_path / "bin", "sacct", sacct)
+    env = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "SRTGEN_WAIT_POLL_S": "0.05", "SRTGEN_WAIT_ACCOUNTING_S": "2", "T": str(tmp_path)}
+    return subprocess.run(["bash", str(TEMPLATES / "wait.sh"), *(argv or ("7",))], env=env, capture_output=True, text=True, timeout=30)
+
+
+def job(state: str, code: str = "0:0") -> str:
+    return f"printf '%s\\n' '   JobState={state} Reason=None' '   Requeue=0 Restarts=0 ExitCode={code}'"
+
+
+ENDS = [("COMPLETED", "0:0", 0), ("FAILED", "11:0", 11), ("FAILED", "143:0", 143), ("CANCELLED", "0:15", 143), ("CANCELLED", "143:0", 143),
+        ("TIMEOUT", "0:15", 124), ("TIMEOUT", "124:0", 124), ("NODE_FAIL", "0:0", 11), ("OUT_OF_MEMORY", "0:9", 137), ("FAILED", "0:53", 181),
+        ("BOOT_FAIL", "0:0", 70)]
+
+
+@pytest.mark.parametrize(("state", "code", "wanted"), ENDS)
+def test_wait_ends_with_the_jobs_code(state: str, code: str, wanted: int, tmp_path: Path) -> None:
+    done = wait(tmp_path, job(state, code))
+    assert done.returncode == wanted and state in done.stdout
+
+
+def test_wait_shows_each_state_once(tmp_path: Path) -> None:
+    scontrol = f"""printf x >>"${{T}}/n"; n=$(wc -c <"${{T}}/n")
+if ((n < 3)); then {job('PENDING')}; elif ((n < 6)); then {job('RUNNING')}; else {job('COMPLETED')}; fi"""
+    done = wait(tmp_path, scontrol)
+    assert [line.split()[-1] for line in done.stdout.splitlines()] == ["PENDING", "RUNNING", "COMPLETED"]
+    assert done.returncode == 0
+
+
+def test_wait_takes_late_accounting(tmp_path: Path) -> None:
+    sacct = """printf x >>"${T}/n"; n=$(wc -c <"${T}/n"); ((n > 8)) && printf 'CANCELLED by 0|0:0\\n' || printf ''"""
+    assert wait(tmp_path, "exit 1", sacct).returncode == 143
+
+
+def test_wait_gives_up_on_a_job_that_nobody_knows(tmp_path: Path) -> None:
+    done = wait(tmp_path, "exit 1")
+    assert done.returncode == 70 and "no job 7" in done.stderr
+
+
+@pytest.mark.parametrize("argv", [("x",), ("1", "2"), ("7; rm",)])
+def test_wait_usage(argv: tuple[str, ...], tmp_path: Path) -> None:
+    assert wait(tmp_path, "exit 1", "exit 1", *argv).returncode == 2
