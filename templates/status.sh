@@ -26,7 +26,7 @@ step_state() {
   elif [[ "${role}" == bench || "${role}" == atomesh ]]; then
     own=bench was=ended is=running
     [[ "${role}" == bench ]] || own=router was=ready is=starting
-    [[ "${step}" != eval ]] || own=eval
+    [[ "${step}" != eval ]] || own="eval"
     if [[ "${phase}" == "${own}" ]]; then
       printf '%s\n' "${is}"
     elif [[ "${before} " == *" ${own} "* ]]; then

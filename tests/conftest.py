@@ -6,6 +6,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from golden_file import BundleFile, InvalidFile
+from jobs_runner import outcome  # noqa: F401  (the fixture of the modules that run jobs)
 
 
 @pytest.fixture

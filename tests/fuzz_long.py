@@ -230,7 +230,9 @@ def main() -> int:
         seed += 1
     shutil.rmtree(folder, ignore_errors=True)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    print(f"{sum(fuzzer.counts.values())} inputs ({dict(fuzzer.counts)}), {len(findings)} findings, {memory} MiB at most")
+    print(
+        f"{sum(fuzzer.counts.values())} inputs ({dict(fuzzer.counts)}), {len(findings)} findings, {memory} MiB at most"
+    )
     print("\n".join(findings.values()))
     return 1 if findings else 0
 

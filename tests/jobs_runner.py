@@ -6,6 +6,7 @@ jobs start when the group's first test asks; each test then waits for its own.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -95,6 +96,8 @@ def runner_for(request: pytest.FixtureRequest) -> Runner:
     """The runner of a test's group, started with all scenarios that the selected tests of the group need."""
     require_slurm()
     group = group_of(request.node)
+    if "PYTEST_XDIST_WORKER" in os.environ and not request.node.nodeid.endswith(f"@{group}"):
+        pytest.fail("xdist does not keep groups together: --dist loadgroup is needed, and pytest before 9.2 for xdist 3.8")
     if group not in _runners:
         wanted = []
         for item in request.session.items:

@@ -40,9 +40,18 @@ def corpus(root: Path) -> Corpus:
     profiles = [p for p in shipped if p.parent.name == "clusters"]
     profiles += sorted((root / "tests" / "invalid").glob("*.cluster.yaml"))
     return Corpus(
-        tuple(p.read_bytes() for p in (*recipes, root / "tests" / "rules" / "base.yaml", *wrong)) + tuple(_examples(root)),
+        tuple(p.read_bytes() for p in (*recipes, root / "tests" / "rules" / "base.yaml", *wrong))
+        + tuple(_examples(root)),
         tuple(p.read_bytes() for p in profiles),
-        tuple(sorted({*_names(schemas.schema("recipe-2")), *_names(schemas.schema("cluster")), *_names(schemas.schema("recipe-1"))})),
+        tuple(
+            sorted(
+                {
+                    *_names(schemas.schema("recipe-2")),
+                    *_names(schemas.schema("cluster")),
+                    *_names(schemas.schema("recipe-1")),
+                }
+            )
+        ),
     )
 
 
@@ -129,7 +138,9 @@ def _changed(random: Random, data: Any, known: Corpus) -> Any:
     if kind == 0:
         del data[key]
     elif kind == 1 and isinstance(data, dict):
-        data[random.choice((*known.names, str(key).replace("-", "_"), str(key).replace("_", "-"), f"no-{key}", ""))] = data[key]
+        data[random.choice((*known.names, str(key).replace("-", "_"), str(key).replace("_", "-"), f"no-{key}", ""))] = (
+            data[key]
+        )
     elif kind == 2 and isinstance(data, dict):
         data[random.choice(known.names)] = random.choice(NASTY)
     else:
@@ -146,7 +157,29 @@ def change(random: Random, known: Corpus) -> tuple[str, str]:
         path = "name"
     for _ in range(random.choice((0, 0, 1, 2))):
         at = random.randrange(len(path) + 1)
-        path = path[:at] + random.choice((".", "[0]", "[99]", '"', "\\", "=", "x", "", " ", "[", "]", "..", "\0", "é", random.choice(known.names))) + path[at:]
+        path = (
+            path[:at]
+            + random.choice(
+                (
+                    ".",
+                    "[0]",
+                    "[99]",
+                    '"',
+                    "\\",
+                    "=",
+                    "x",
+                    "",
+                    " ",
+                    "[",
+                    "]",
+                    "..",
+                    "\0",
+                    "é",
+                    random.choice(known.names),
+                )
+            )
+            + path[at:]
+        )
     if random.random() < 0.25:
         return "unset", path
     value = random.choice(NASTY)
@@ -158,14 +191,32 @@ def change(random: Random, known: Corpus) -> tuple[str, str]:
 
 def json_text(random: Random, content: bytes) -> bytes:
     """A manifest broken as bytes, or with names that lead elsewhere."""
-    known = Corpus((content,), (), ("files", "id", "sha256", "../outside/file", "/etc/hostname", "results/kept", "a/b", "."))
+    known = Corpus(
+        (content,), (), ("files", "id", "sha256", "../outside/file", "/etc/hostname", "results/kept", "a/b", ".")
+    )
     if random.random() < 0.4:
         return _as_bytes(random, content, known)
     data = json.loads(content)
     for _ in range(random.randint(1, 3)):
         files = data.get("files") if isinstance(data, dict) else None
         if isinstance(files, dict) and random.random() < 0.6:
-            files[random.choice(("../outside/file", "results/kept", "/etc/hostname", "", ".", "..", "a/../../outside/file", "x" * 300, "lib", "\0", "roles/../../outside/file"))] = random.choice(({"sha256": "x"}, {}, None, 3, {"sha256": None}))
+            files[
+                random.choice(
+                    (
+                        "../outside/file",
+                        "results/kept",
+                        "/etc/hostname",
+                        "",
+                        ".",
+                        "..",
+                        "a/../../outside/file",
+                        "x" * 300,
+                        "lib",
+                        "\0",
+                        "roles/../../outside/file",
+                    )
+                )
+            ] = random.choice(({"sha256": "x"}, {}, None, 3, {"sha256": None}))
         else:
             data = _changed(random, data, known)
     return _json(data)
@@ -175,12 +226,16 @@ def clutter(random: Random, out: Path, outside: Path, names: list[str]) -> list[
     """Things in an output folder that do not belong there; what was done, in words."""
     done: list[str] = []
     if random.random() < 0.1 and not out.exists():
-        os.symlink(random.choice((str(outside), "missing", ".")), out)
+        os.symlink(random.choice((str(outside.parent), "missing", ".")), out)
         return [f"{out} is a link"]
     for _ in range(random.randint(1, 3)):
         name = random.choice((*names, "lib", "roles", "extra", ".srtgen-writing", "results", "manifest.json", "a/b"))
         path = out / name
-        if any(p.is_symlink() or (p.exists() and not p.is_dir()) for p in path.parents if p != out.parent and out in (p, *p.parents)):
+        if any(
+            p.is_symlink() or (p.exists() and not p.is_dir())
+            for p in path.parents
+            if p != out.parent and out in (p, *p.parents)
+        ):
             continue
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ import test_jobs_preflight as preflight
 import test_jobs_signals as signals
 import test_jobs_submit as submitting
 from jobs_rig import AGGREGATE, PAIR, PROFILES, RECIPES, ROOT, SHARED, SMALL, Live, Outcome, Scenario, generate
-from jobs_runner import check, on, outcome  # noqa: F401  (a fixture)
+from jobs_runner import check, on
 from test_jobs_green import GREEN
 
 pytestmark = pytest.mark.slurm
@@ -328,7 +329,7 @@ def test_case_063_a_dead_server_is_not_polled(outcome: Outcome) -> None:
     faults.LOADING[3])
 def test_case_065_the_limit_is_the_recipes(outcome: Outcome) -> None:
     check(outcome)
-    assert "loading: 1 s, ready 0/2, waiting for " in outcome.output
+    assert re.search(r"loading: \d s, ready [01]/2, waiting for ", outcome.output)
 
 
 @failing
@@ -354,7 +355,7 @@ def test_case_069_one_definition_of_ready(outcome: Outcome) -> None:
 
 
 @failing
-@on(*signals.CANCELLED[5:], *signals.TWICE[:2])
+@on(*(row for row in signals.CANCELLED if "batch" in row.name and "canary" not in row.name), *signals.TWICE[:2])
 def test_case_071_signals_are_acted_on_at_once(outcome: Outcome) -> None:
     check(outcome)
     assert outcome.lasted("teardown") < 15
@@ -429,7 +430,7 @@ def adapters(*nodes: int, gids: dict[int, str], device: str = "ionic_0") -> Call
         for index in nodes:
             node = live.nodes[index]
             live.cluster.node("exec", node, "bash", "-c", "\n".join(script))
-            live.undo.append(lambda node=node: live.cluster.node("exec", node, "umount", "-l", "/sys/class"))
+            live.undo.append(partial(live.cluster.node, "exec", node, "umount", "-l", "/sys/class"))
     return prepare
 
 

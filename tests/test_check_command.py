@@ -93,9 +93,13 @@ def test_profile_is_checked_as_profile(tmp_path: Path, monkeypatch: Here, capsys
 
 def test_with_profile(tmp_path: Path, monkeypatch: Here, capsys: Capture) -> None:
     site = tmp_path / "site.yaml"
-    site.write_text('cluster: x\ndefault_time_limit: "10"\nuse_segment_sbatch_directive: true\ncontainers: {img: "a/b:latest"}\n')
+    site.write_text(
+        'cluster: x\ndefault_time_limit: "10"\nuse_segment_sbatch_directive: true\ncontainers: {img: "a/b:latest"}\n'
+    )
     recipe = tmp_path / "r.yaml"
-    recipe.write_text(json.dumps(laid_over("recipe", "slurm: null\nmodel: {container: img}\nengine: {version: '2026-08-20'}\n")))
+    recipe.write_text(
+        json.dumps(laid_over("recipe", "slurm: null\nmodel: {container: img}\nengine: {version: '2026-08-20'}\n"))
+    )
     code, out, err = check(recipe, recipe, "--cluster", site, here=monkeypatch, said=capsys)
     assert (code, err) == (0, "2 files: 2 warnings, 1 note\n")
     assert "[deadline-over-limit]" in out and "site.yaml:2:21" in out and "a/b:latest is a moving tag" in out

@@ -14,9 +14,21 @@ UNKNOWN = (None, None, True)
     ("stated", "image", "expected"),
     [
         (None, "rocm/atom-dev:nightly_202606101403", JUNE),
-        (None, "rocm/atom:rocm7.2.4_ubuntu24.04_py3.12_pytorch_release_2.10.0_atom0.1.4_202607091539", ("2026-07-09", "2026-07-09", True)),
-        (None, "rocm/atom:rocm7.2.3_ubuntu24.04_py3.12_pytorch_release_2.10.0_atom20260511", ("2026-05-11", "2026-05-11", True)),
-        (None, "rocm/atom:rocm7.2.4_ubuntu24.04_py3.12_pytorch_release_2.10.0_atomesh_202607121715", ("2026-07-12", "2026-07-12", True)),
+        (
+            None,
+            "rocm/atom:rocm7.2.4_ubuntu24.04_py3.12_pytorch_release_2.10.0_atom0.1.4_202607091539",
+            ("2026-07-09", "2026-07-09", True),
+        ),
+        (
+            None,
+            "rocm/atom:rocm7.2.3_ubuntu24.04_py3.12_pytorch_release_2.10.0_atom20260511",
+            ("2026-05-11", "2026-05-11", True),
+        ),
+        (
+            None,
+            "rocm/atom:rocm7.2.4_ubuntu24.04_py3.12_pytorch_release_2.10.0_atomesh_202607121715",
+            ("2026-07-12", "2026-07-12", True),
+        ),
         (None, "registry:5000/rocm/atom-dev:nightly_202606101403@sha256:0123", JUNE),
         (None, "/images/rocm_atom-dev_nightly_202606101403.sqsh", JUNE),
         (None, "rocm+atom-dev+nightly_202606101403.sif", JUNE),
@@ -48,7 +60,15 @@ def test_version(stated: str | None, image: str, expected: tuple[str | None, str
 
 def test_days() -> None:
     known = version(None, "x:nightly_202606101403")
-    assert (known.date, known.surely_before("2026-06-10"), known.surely_before("2026-06-11")) == ("2026-06-10", False, True)
+    assert (known.date, known.surely_before("2026-06-10"), known.surely_before("2026-06-11")) == (
+        "2026-06-10",
+        False,
+        True,
+    )
     assert (known.surely_since("2026-06-10"), known.surely_since("2026-06-11")) == (True, False)
     release = version("0.1.4", "x")
-    assert (release.date, release.surely_before("2026-07-03"), release.surely_since("2026-01-01")) == (None, True, False)
+    assert (release.date, release.surely_before("2026-07-03"), release.surely_since("2026-01-01")) == (
+        None,
+        True,
+        False,
+    )

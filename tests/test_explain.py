@@ -52,6 +52,12 @@ def test_reference_is_fresh(monkeypatch: Here, capsys: Capture) -> None:
 def test_reference_has_every_code_and_the_fields() -> None:
     text = reference.text()
     assert [code for code in catalogue.codes() if f"\n### {code}\n" not in text] == []
-    for field in ("roles.decode.args", "engine.version", "silence[].code", "benchmark.concurrencies", "container_runtime.type"):
+    for field in (
+        "roles.decode.args",
+        "engine.version",
+        "silence[].code",
+        "benchmark.concurrencies",
+        "container_runtime.type",
+    ):
         assert f"| `{field}` |" in text
     assert "x-refused" not in text and "extra_args" not in text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from jobs_rig import AGGREGATE, PAIR, Live, Outcome, Scenario
-from jobs_runner import check, on, outcome  # noqa: F401  (a fixture)
+from jobs_runner import check, on
 
 pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("faults")]
 

@@ -8,7 +8,7 @@ import re
 
 import pytest
 from jobs_rig import AGGREGATE, DSV4, PAIR, SHARED, Outcome, Scenario
-from jobs_runner import check, on, outcome  # noqa: F401  (a fixture)
+from jobs_runner import check, on
 from slurm_cluster import STANDINS
 
 pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("jobs")]

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from jobs_rig import PAIR, SHARED, SMALL, Live, Outcome, Scenario, generate
-from jobs_runner import check, on, outcome  # noqa: F401  (a fixture)
+from jobs_runner import check, on
 
 pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("jobs")]
 
@@ -74,6 +74,16 @@ def snapshot_folder(live: Live) -> None:
     generate(SHARED, "pyxis", (*SMALL, f"model.path={folder}"), live.bundle, force=True)
 
 
+def fill_gpus(live: Live) -> None:
+    (live.folder / "gpu").write_text("50")
+
+
+def drain_gpus(live: Live) -> None:
+    """An earlier job gives its memory back."""
+    live.phase("preflight")
+    (live.folder / "gpu").write_text("1")
+
+
 REFUSED = [
     Scenario("missing-model", 10, "preflight: model on {node}: model folder /nowhere/model is missing",
              sets=("model.path=/nowhere/model",)),
@@ -110,8 +120,7 @@ PASSED = [
     Scenario("bundle-edited", own_bundle=True, prepare=edit_bundle),
     Scenario("skipped-check", env={"SRTGEN_SKIP_CHECKS": "gpu_memory ports", "STANDIN_GPU_USED_GIB": "100"}),
     Scenario("gpu-drains", sets=("gpu_drain_timeout_s=40",), env={"STANDIN_GPU_FILE": "{folder}/gpu"}, waits=True,
-             prepare=lambda live: (live.folder / "gpu").write_text("50"),
-             act=lambda live: (live.phase("preflight"), (live.folder / "gpu").write_text("1"))),
+             prepare=fill_gpus, act=drain_gpus),
 ]
 
 

@@ -7,7 +7,7 @@ import os
 
 import pytest
 from jobs_rig import PAIR, Live, Outcome, Scenario
-from jobs_runner import check, on, outcome  # noqa: F401  (a fixture)
+from jobs_runner import check, on
 from test_jobs_green import GREEN
 
 pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("jobs")]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from jobs_rig import PAIR, Live, Outcome, Scenario
-from jobs_runner import check, on, outcome  # noqa: F401  (a fixture)
+from jobs_runner import check, on
 
 pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("faults")]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from jobs_rig import PAIR, SHARED, SMALL, Live, Outcome, Scenario, generate, submit
-from jobs_runner import check, on, outcome  # noqa: F401  (a fixture)
+from jobs_runner import check, on
 
 pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("jobs")]
 

@@ -114,3 +114,8 @@ def test_signals_are_noted_at_once_and_the_first_stays(tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     assert process.stdout.readline() == "USR1\n"
     assert process.wait(10) == 0
+
+
+def test_the_code_of_a_helper_that_ends_at_once(tmp_path: Path) -> None:
+    out = events("for n in 1 2 3 4 5 6; do start_helper h bash -c 'exit 4'; next_event 5; show; done", tmp_path)
+    assert out == "end|h|4\n" * 6

@@ -218,3 +218,10 @@ def test_a_cancelled_host_step_removes_its_folder_in_time(stubborn: bool, tmp_pa
     os.killpg(process.pid, signal.SIGKILL) if stubborn else process.wait(10)
     process.wait(10)
     assert process.returncode == (-9 if stubborn else 143)
+
+
+def test_the_code_of_a_host_step_that_ends_at_once(tmp_path: Path) -> None:
+    for _ in range(5):
+        process = host_step(tmp_path, "exit 6")
+        process.communicate(timeout=20)
+        assert process.returncode == 6

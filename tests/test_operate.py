@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,16 +13,19 @@ import pytest
 from jobs_rig import FAST, SMALL
 from slurm_cluster import SlurmCluster, cluster, standins_env
 
+from srtgen import generate
+from srtgen.bundle import write
+from srtgen.console import read
+
 ROOT = Path(__file__).resolve().parent.parent
 RECIPE = ROOT / "recipes" / "atom" / "qwen3-0.6b-1p1d-shared-node.yaml"
 PROFILE = ROOT / "tests" / "profiles" / "none.yaml"
 
 
-def bundle(folder: Path, *sets: str) -> Path:
+def bundle(folder: Path, *sets: str, profile: Path = PROFILE) -> Path:
     out = folder / "bundle"
-    words = [word for text in (*SMALL, *sets) for word in ("--set", text)]
-    argv = [sys.executable, "-m", "srtgen", str(RECIPE), "-o", str(out), "--cluster", str(PROFILE), *words]
-    subprocess.run(argv, check=True, capture_output=True, env={"PYTHONPATH": str(ROOT / "gen"), "PATH": "/usr/bin:/bin"})
+    made = generate.bundle(read(RECIPE), read(profile), [("set", text) for text in (*SMALL, *sets)])
+    write(out, made.files, False)
     return out
 
 
@@ -35,7 +36,7 @@ def slurm() -> Iterator[SlurmCluster]:
 
 
 def submit(slurm: SlurmCluster, out: Path, *args: str, **env: str) -> str:
-    return slurm.sbatch("run.sbatch", env=standins_env(**FAST, **env), cwd=out, args=args)
+    return slurm.sbatch("run.sbatch", env=standins_env(**{**FAST, **env}), cwd=out, args=args)
 
 
 def run(slurm: SlurmCluster, out: Path, script: str, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -116,7 +117,6 @@ def test_jobs_of_others_are_left_alone(slurm: SlurmCluster, tmp_path: Path) -> N
 @pytest.mark.slurm
 def test_hard_end_of_a_job_that_ignores_the_signal(slurm: SlurmCluster, tmp_path: Path) -> None:
     out = bundle(tmp_path)
-    shutil.copy(out / "run.sbatch", tmp_path / "kept")
     text = "#!/usr/bin/env bash\ntrap '' TERM\nfor n in {1..600}; do sleep 1; done\n"
     (out / "run.sbatch").write_text(text)
     job = slurm.sbatch("run.sbatch", cwd=out)
@@ -164,9 +164,14 @@ def offline(tmp_path: Path) -> Path:
 
 
 def alone(out: Path, script: str, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    argv = [str(out / script), *words]
-    return subprocess.run(argv, env={"PATH": "/usr/bin:/bin", "SLURM_CONF": "/nonexistent", **env}, capture_output=True,
-                          text=True, cwd="/", check=False)
+    """Runs a script where Slurm does not answer."""
+    silent = out.parent / "bin"
+    silent.mkdir(exist_ok=True)
+    for name in ("scontrol", "sacct", "squeue", "scancel"):
+        (silent / name).write_text("#!/bin/sh\nexit 1\n")
+        (silent / name).chmod(0o755)
+    return subprocess.run([str(out / script), *words], env={"PATH": f"{silent}:/usr/bin:/bin", **env}, capture_output=True,
+                          text=True, cwd="/", check=False, timeout=60)
 
 
 def test_files_alone(offline: Path) -> None:
@@ -197,10 +202,7 @@ def test_output_dir_of_the_profile(tmp_path: Path) -> None:
     profile = tmp_path / "profile.yaml"
     shared = tmp_path / "it's shared"
     profile.write_text(PROFILE.read_text() + f'output_dir: "{shared}"\n')
-    out = tmp_path / "bundle"
-    argv = [sys.executable, "-m", "srtgen", str(RECIPE), "-o", str(out), "--cluster", str(profile)]
-    done = subprocess.run(argv, env={"PYTHONPATH": str(ROOT / "gen"), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    out = bundle(tmp_path, profile=profile)
     finished(out, "5")
     (out / "results").rename(shared)
     (shared / "6").mkdir()

@@ -32,13 +32,19 @@ def test_files_as_they_are(monkeypatch: Here, capsys: Capture) -> None:
         assert schema(*words, here=monkeypatch, said=capsys) == stored
 
 
-@pytest.mark.parametrize("day", ["2026-04-28", "2026-06-10", "2026-07-15", "2026-07-16", "2026-07-22", "2026-07-23", "2026-08-22"])
+@pytest.mark.parametrize(
+    "day", ["2026-04-28", "2026-06-10", "2026-07-15", "2026-07-16", "2026-07-22", "2026-07-23", "2026-08-22"]
+)
 def test_spellings_of_a_day(day: str, monkeypatch: Here, capsys: Capture) -> None:
     keys = set(schema("atom", "--date", day, here=monkeypatch, said=capsys)["properties"])
     for flag in atom_table().flags:
         for spelling, since in {**flag.spellings, **flag.negatives}.items():
             if spelling.startswith("--") and spelling[2:] not in ("model", "host", "port"):
-                managed = spelling[2:].replace("-", "_") in ("server_port", "tensor_parallel_size", "kv_transfer_config")
+                managed = spelling[2:].replace("-", "_") in (
+                    "server_port",
+                    "tensor_parallel_size",
+                    "kv_transfer_config",
+                )
                 assert (spelling[2:] in keys) == (bool(since and since <= day) and not managed), spelling
 
 

@@ -34,8 +34,12 @@ def roles(recipe: Recipe, report: Report) -> None:
         return
     if "agg" in given:
         report.error(recipe.document, ("roles", "agg"), "agg excludes prefill and decode", at_key=True)
+    elif not given:
+        report.error(recipe.document, ("roles",), "no role; write prefill and decode, or agg", at_key=True)
+    elif not given:
+        report.error(recipe.document, ("roles",), "no role: write prefill and decode, or agg", at_key=True)
     else:
-        missing = ({"prefill", "decode"} - given).pop()
+        missing = min({"prefill", "decode"} - given)
         message = f"missing key {missing}: prefill and decode come together (workers that do both are agg)"
         report.error(recipe.document, ("roles",), message, at_key=True)
 

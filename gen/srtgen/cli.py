@@ -24,6 +24,7 @@ COMMANDS = {
     "schema": "schema",
     "reference": "reference",
     "import-inferencex": "import_inferencex",
+    "migrate": "migrate",
     "plan": "plan",
     "diff": "diff",
     "verify": "verify",

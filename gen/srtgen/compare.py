@@ -115,7 +115,7 @@ def manifests(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Chang
     """The differences of two manifests: whole-job facts, then process by process, workers of a role together."""
     keys = ("name", "served_model", "nodes")
     changes = mapping("job", "facts", *({key: str(one[key]) for key in keys} for one in (before, after)))
-    tables = [{_key(process): process for process in one["processes"]} for one in (before, after)]
+    tables = [{key_of(process): process for process in one["processes"]} for one in (before, after)]
     for step in dict.fromkeys([*tables[0], *tables[1]]):
         if step not in tables[1]:
             changes.append(Change("job", "processes", "-", step, "", ""))
@@ -126,7 +126,7 @@ def manifests(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Chang
     return _together(changes, before, after)
 
 
-def _key(process: Mapping[str, Any]) -> str:
+def key_of(process: Mapping[str, Any]) -> str:
     """What a process is matched by; the points of a sweep by their concurrency."""
     if process["role"] != "bench":
         return str(process["step"])
@@ -138,7 +138,7 @@ def _together(changes: list[Change], before: Mapping[str, Any], after: Mapping[s
     members: dict[str, set[str]] = {}
     for one in (before, after):
         for process in one["processes"]:
-            members.setdefault(process["role"], set()).add(_key(process))
+            members.setdefault(process["role"], set()).add(key_of(process))
     roles = {step: role for role, steps in members.items() for step in steps}
     seen: dict[tuple[str, ...], set[str]] = {}
     for change in changes:

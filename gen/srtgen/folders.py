@@ -93,6 +93,17 @@ def verify(folder: Path) -> list[str]:
     return problems
 
 
+def bundles_of(folder: Path) -> list[Path]:
+    """The bundles in a folder of many, by its index; [] for a bundle. Raises Unreadable."""
+    index = folder / "index.json"
+    if not index.exists() or manifest_of(folder).get("schema") == manifest.SCHEMA:
+        return []
+    try:
+        return [folder / job["folder"] for job in json.loads(index.read_bytes())["jobs"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Unreadable(f"{index} cannot be read: {error}") from None
+
+
 def identity(content: Mapping[str, Any]) -> str:
     """The id of a manifest: the sha256 of its compact, key-sorted JSON without `id` and run.sbatch's entry."""
     bare = {key: value for key, value in content.items() if key != "id"}

@@ -49,7 +49,10 @@ class Results(NamedTuple):
 def read(folder: Path) -> Results:
     """The results of a job's folder (`results/<job id>`). Raises NoResults."""
     parts = [_json(folder / name) for name in ("result.json", "manifest.json", "bench/summary.json")]
-    return Results(folder, *parts)
+    found = Results(folder, *parts)
+    if not found.rows:
+        raise NoResults(f"{folder} holds no measured points")
+    return found
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -93,8 +96,15 @@ def setup_differences(one: Results, two: Results) -> list[Change]:
     edited = [{path: "edited" for path in r.result.get("bundle_modified") or []} for r in (one, two)]
     changes = compare.mapping("identity", "versions", *versions) + compare.mapping("identity", "transport", *transport)
     changes += compare.mapping("bundle", "edited files", *edited)
-    served = [{**r.manifest, "processes": [p for p in r.manifest["processes"] if p["role"] != "bench"]} for r in (one, two)]
-    return changes + compare.manifests(*served)
+    return changes + compare.manifests(*_comparable(one.manifest, two.manifest))
+
+
+def _comparable(one: dict[str, Any], two: dict[str, Any]) -> list[dict[str, Any]]:
+    """Both manifests with the client's commands of common points only."""
+    keys = [{compare.key_of(p) for p in m["processes"] if p["role"] == "bench"} for m in (one, two)]
+    common = keys[0] & keys[1]
+    kept = [[p for p in m["processes"] if p["role"] != "bench" or compare.key_of(p) in common] for m in (one, two)]
+    return [{**manifest, "processes": processes} for manifest, processes in zip((one, two), kept)]
 
 
 def _versions(result: Mapping[str, Any]) -> dict[str, str]:

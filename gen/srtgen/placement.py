@@ -58,7 +58,7 @@ def worker_gpus(role: Role, gpus_per_node: int, report: Report, recipe: Recipe) 
 def place(recipe: Recipe, gpus_per_node: int, report: Report) -> Placement | None:
     """Prefill, decode, then aggregate workers over nodes 0..N-1, each role spread evenly over its own nodes.
 
-    None after an error (in `report`): a worker larger than a node, more workers than the nodes hold, nodes without
+    None after an error (in `report`): no role, a worker larger than a node, more workers than the nodes hold, nodes without
     a worker.
     """
     used: list[int] = []
@@ -80,7 +80,7 @@ def place(recipe: Recipe, gpus_per_node: int, report: Report) -> Placement | Non
             slots.append(Slot(role.name, index, node, tuple(range(first, first + gpus)), positions[node]))
             used[node] += gpus
             positions[node] += 1
-    if failed:
+    if failed or not slots:
         return None
     _note_idle(recipe, used, gpus_per_node, report)
     return Placement(len(used), gpus_per_node, tuple(slots))

@@ -120,7 +120,7 @@ def make(recipe: Recipe, profile: Profile, report: Report) -> Plan:
         message = "missing key gpus_per_node, which no cluster profile gives either"
         report.error(recipe.document, ("resources",), message, at_key=True)
     placement = place(recipe, gpus_per_node, report) if gpus_per_node else None
-    if engine is None or router is None or placement is None or served is None:
+    if engine is None or router is None or placement is None or served is None or not recipe.roles:
         report.stop_on_errors()
         raise AssertionError("a plan without engine, router, placement or model must have an error")
     return _Maker(recipe, profile, report, engine, router, placement, served, mounts).plan()

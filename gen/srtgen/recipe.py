@@ -152,7 +152,7 @@ def read(document: Document) -> Recipe:
     model = data["model"]
     image = model["container"]
     resources, slurm = data.get("resources", {}), data.get("slurm", {})
-    ports = {k: v for k, v in data.get("ports", {}).items()}
+    ports = {k: v for k, v in data.get("ports", {}).items() if k in Ports._fields}  # others were refused
     return Recipe(
         document=document,
         name=data["name"],

@@ -28,7 +28,10 @@ def text() -> str:
         "Errors end the generation. Warnings and notes stand in the bundle's README and manifest; a recipe silences one\n"
         "with `silence: [{code: ..., reason: ...}]`, and `--strict` makes errors of the warnings that are not silenced.\n",
         "| code | severity | what |\n| --- | --- | --- |",
-        *(f"| [{code}](#{code}) | {(e := catalogue.entry(code)).severity} | {_cell(e.says)} |" for code in catalogue.codes()),
+        *(
+            f"| [{code}](#{code}) | {(e := catalogue.entry(code)).severity} | {_cell(e.says)} |"
+            for code in catalogue.codes()
+        ),
         *(_code(catalogue.entry(code)) for code in catalogue.codes()),
     ]
     return "\n".join(parts).rstrip("\n") + "\n"
@@ -76,7 +79,11 @@ def _cell(text: str) -> str:
 
 
 def _code(entry: catalogue.Entry) -> str:
-    parts = [f"\n### {entry.code}\n", f"{entry.severity}: {entry.says}. {entry.why.strip()}\n", f"Evidence: {entry.evidence}\n"]
+    parts = [
+        f"\n### {entry.code}\n",
+        f"{entry.severity}: {entry.says}. {entry.why.strip()}\n",
+        f"Evidence: {entry.evidence}\n",
+    ]
     for title, example in (("Wrong", entry.wrong), ("Right", entry.right)):
         if example:
             parts.append(f"{title}:\n\n```yaml\n{example.rstrip()}\n```\n")

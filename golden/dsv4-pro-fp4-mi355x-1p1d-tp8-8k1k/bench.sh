@@ -58,7 +58,7 @@ argv=(
   python3 /infmax-workspace/utils/bench_serving/benchmark_serving.py
   --model deepseek-ai/DeepSeek-V4-Pro
   --backend openai
-  --base-url http://"${SRT_FRONTEND_HOST}":"${SRT_FRONTEND_PORT}"
+  --base-url http://"${NODE_0_ADDR}":8000
   --endpoint /v1/completions
   --dataset-name random
   --random-input-len 8192
@@ -72,7 +72,7 @@ argv=(
   --num-warmups 8
   --percentile-metrics 'ttft,tpot,itl,e2el'
   --metric-percentiles '90,99'
-  --result-dir "${BENCH_DIR}"
+  --result-dir "${SRTGEN_RESULTS}"/bench
   --result-filename c4.json
   --trust-remote-code
   --tokenizer deepseek-ai/DeepSeek-V4-Pro
@@ -84,7 +84,7 @@ argv=(
   python3 /infmax-workspace/utils/bench_serving/benchmark_serving.py
   --model deepseek-ai/DeepSeek-V4-Pro
   --backend openai
-  --base-url http://"${SRT_FRONTEND_HOST}":"${SRT_FRONTEND_PORT}"
+  --base-url http://"${NODE_0_ADDR}":8000
   --endpoint /v1/completions
   --dataset-name random
   --random-input-len 8192
@@ -98,7 +98,7 @@ argv=(
   --num-warmups 16
   --percentile-metrics 'ttft,tpot,itl,e2el'
   --metric-percentiles '90,99'
-  --result-dir "${BENCH_DIR}"
+  --result-dir "${SRTGEN_RESULTS}"/bench
   --result-filename c8.json
   --trust-remote-code
   --tokenizer deepseek-ai/DeepSeek-V4-Pro
@@ -110,7 +110,7 @@ argv=(
   python3 /infmax-workspace/utils/bench_serving/benchmark_serving.py
   --model deepseek-ai/DeepSeek-V4-Pro
   --backend openai
-  --base-url http://"${SRT_FRONTEND_HOST}":"${SRT_FRONTEND_PORT}"
+  --base-url http://"${NODE_0_ADDR}":8000
   --endpoint /v1/completions
   --dataset-name random
   --random-input-len 8192
@@ -124,7 +124,7 @@ argv=(
   --num-warmups 32
   --percentile-metrics 'ttft,tpot,itl,e2el'
   --metric-percentiles '90,99'
-  --result-dir "${BENCH_DIR}"
+  --result-dir "${SRTGEN_RESULTS}"/bench
   --result-filename c16.json
   --trust-remote-code
   --tokenizer deepseek-ai/DeepSeek-V4-Pro
@@ -136,7 +136,7 @@ argv=(
   python3 /infmax-workspace/utils/bench_serving/benchmark_serving.py
   --model deepseek-ai/DeepSeek-V4-Pro
   --backend openai
-  --base-url http://"${SRT_FRONTEND_HOST}":"${SRT_FRONTEND_PORT}"
+  --base-url http://"${NODE_0_ADDR}":8000
   --endpoint /v1/completions
   --dataset-name random
   --random-input-len 8192
@@ -150,7 +150,7 @@ argv=(
   --num-warmups 64
   --percentile-metrics 'ttft,tpot,itl,e2el'
   --metric-percentiles '90,99'
-  --result-dir "${BENCH_DIR}"
+  --result-dir "${SRTGEN_RESULTS}"/bench
   --result-filename c32.json
   --trust-remote-code
   --tokenizer deepseek-ai/DeepSeek-V4-Pro
@@ -162,7 +162,7 @@ argv=(
   python3 /infmax-workspace/utils/bench_serving/benchmark_serving.py
   --model deepseek-ai/DeepSeek-V4-Pro
   --backend openai
-  --base-url http://"${SRT_FRONTEND_HOST}":"${SRT_FRONTEND_PORT}"
+  --base-url http://"${NODE_0_ADDR}":8000
   --endpoint /v1/completions
   --dataset-name random
   --random-input-len 8192
@@ -176,7 +176,7 @@ argv=(
   --num-warmups 128
   --percentile-metrics 'ttft,tpot,itl,e2el'
   --metric-percentiles '90,99'
-  --result-dir "${BENCH_DIR}"
+  --result-dir "${SRTGEN_RESULTS}"/bench
   --result-filename c64.json
   --trust-remote-code
   --tokenizer deepseek-ai/DeepSeek-V4-Pro
@@ -188,7 +188,7 @@ argv=(
   python3 /infmax-workspace/utils/bench_serving/benchmark_serving.py
   --model deepseek-ai/DeepSeek-V4-Pro
   --backend openai
-  --base-url http://"${SRT_FRONTEND_HOST}":"${SRT_FRONTEND_PORT}"
+  --base-url http://"${NODE_0_ADDR}":8000
   --endpoint /v1/completions
   --dataset-name random
   --random-input-len 8192
@@ -202,7 +202,7 @@ argv=(
   --num-warmups 256
   --percentile-metrics 'ttft,tpot,itl,e2el'
   --metric-percentiles '90,99'
-  --result-dir "${BENCH_DIR}"
+  --result-dir "${SRTGEN_RESULTS}"/bench
   --result-filename c128.json
   --trust-remote-code
   --tokenizer deepseek-ai/DeepSeek-V4-Pro

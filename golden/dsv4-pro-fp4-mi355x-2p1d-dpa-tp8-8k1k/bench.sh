@@ -60,7 +60,7 @@ argv=(
   python3 /infmax-workspace/utils/bench_serving/benchmark_serving.py
   --model deepseek-ai/DeepSeek-V4-Pro
   --backend openai
-  --base-url http://"${SRT_FRONTEND_HOST}":"${SRT_FRONTEND_PORT}"
+  --base-url http://"${NODE_0_ADDR}":8000
   --endpoint /v1/completions
   --dataset-name random
   --random-input-len 8192
@@ -74,7 +74,7 @@ argv=(
   --num-warmups 512
   --percentile-metrics 'ttft,tpot,itl,e2el'
   --metric-percentiles '90,99'
-  --result-dir "${BENCH_DIR}"
+  --result-dir "${SRTGEN_RESULTS}"/bench
   --result-filename c256.json
   --trust-remote-code
   --tokenizer deepseek-ai/DeepSeek-V4-Pro
@@ -86,7 +86,7 @@ argv=(
   python3 /infmax-workspace/utils/bench_serving/benchmark_serving.py
   --model deepseek-ai/DeepSeek-V4-Pro
   --backend openai
-  --base-url http://"${SRT_FRONTEND_HOST}":"${SRT_FRONTEND_PORT}"
+  --base-url http://"${NODE_0_ADDR}":8000
   --endpoint /v1/completions
   --dataset-name random
   --random-input-len 8192
@@ -100,7 +100,7 @@ argv=(
   --num-warmups 1024
   --percentile-metrics 'ttft,tpot,itl,e2el'
   --metric-percentiles '90,99'
-  --result-dir "${BENCH_DIR}"
+  --result-dir "${SRTGEN_RESULTS}"/bench
   --result-filename c512.json
   --trust-remote-code
   --tokenizer deepseek-ai/DeepSeek-V4-Pro
@@ -112,7 +112,7 @@ argv=(
   python3 /infmax-workspace/utils/bench_serving/benchmark_serving.py
   --model deepseek-ai/DeepSeek-V4-Pro
   --backend openai
-  --base-url http://"${SRT_FRONTEND_HOST}":"${SRT_FRONTEND_PORT}"
+  --base-url http://"${NODE_0_ADDR}":8000
   --endpoint /v1/completions
   --dataset-name random
   --random-input-len 8192
@@ -126,7 +126,7 @@ argv=(
   --num-warmups 1536
   --percentile-metrics 'ttft,tpot,itl,e2el'
   --metric-percentiles '90,99'
-  --result-dir "${BENCH_DIR}"
+  --result-dir "${SRTGEN_RESULTS}"/bench
   --result-filename c768.json
   --trust-remote-code
   --tokenizer deepseek-ai/DeepSeek-V4-Pro
@@ -138,7 +138,7 @@ argv=(
   python3 /infmax-workspace/utils/bench_serving/benchmark_serving.py
   --model deepseek-ai/DeepSeek-V4-Pro
   --backend openai
-  --base-url http://"${SRT_FRONTEND_HOST}":"${SRT_FRONTEND_PORT}"
+  --base-url http://"${NODE_0_ADDR}":8000
   --endpoint /v1/completions
   --dataset-name random
   --random-input-len 8192
@@ -152,7 +152,7 @@ argv=(
   --num-warmups 2048
   --percentile-metrics 'ttft,tpot,itl,e2el'
   --metric-percentiles '90,99'
-  --result-dir "${BENCH_DIR}"
+  --result-dir "${SRTGEN_RESULTS}"/bench
   --result-filename c1024.json
   --trust-remote-code
   --tokenizer deepseek-ai/DeepSeek-V4-Pro
@@ -164,7 +164,7 @@ argv=(
   python3 /infmax-workspace/utils/bench_serving/benchmark_serving.py
   --model deepseek-ai/DeepSeek-V4-Pro
   --backend openai
-  --base-url http://"${SRT_FRONTEND_HOST}":"${SRT_FRONTEND_PORT}"
+  --base-url http://"${NODE_0_ADDR}":8000
   --endpoint /v1/completions
   --dataset-name random
   --random-input-len 8192
@@ -178,7 +178,7 @@ argv=(
   --num-warmups 4096
   --percentile-metrics 'ttft,tpot,itl,e2el'
   --metric-percentiles '90,99'
-  --result-dir "${BENCH_DIR}"
+  --result-dir "${SRTGEN_RESULTS}"/bench
   --result-filename c2048.json
   --trust-remote-code
   --tokenizer deepseek-ai/DeepSeek-V4-Pro

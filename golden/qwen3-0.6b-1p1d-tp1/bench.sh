@@ -54,7 +54,7 @@ argv=(
   python3 -m atom.benchmarks.benchmark_serving
   --model Qwen/Qwen3-0.6B
   --backend openai
-  --base-url http://"${SRT_FRONTEND_HOST}":"${SRT_FRONTEND_PORT}"
+  --base-url http://"${NODE_0_ADDR}":8000
   --endpoint /v1/completions
   --dataset-name random
   --random-input-len 128
@@ -68,7 +68,7 @@ argv=(
   --num-warmups 2
   --percentile-metrics 'ttft,tpot,itl,e2el'
   --metric-percentiles '90,99'
-  --result-dir "${BENCH_DIR}"
+  --result-dir "${SRTGEN_RESULTS}"/bench
   --result-filename c1.json
 )
 bench_point c1 1 16 "${argv[@]}"
@@ -78,7 +78,7 @@ argv=(
   python3 -m atom.benchmarks.benchmark_serving
   --model Qwen/Qwen3-0.6B
   --backend openai
-  --base-url http://"${SRT_FRONTEND_HOST}":"${SRT_FRONTEND_PORT}"
+  --base-url http://"${NODE_0_ADDR}":8000
   --endpoint /v1/completions
   --dataset-name random
   --random-input-len 128
@@ -92,7 +92,7 @@ argv=(
   --num-warmups 8
   --percentile-metrics 'ttft,tpot,itl,e2el'
   --metric-percentiles '90,99'
-  --result-dir "${BENCH_DIR}"
+  --result-dir "${SRTGEN_RESULTS}"/bench
   --result-filename c4.json
 )
 bench_point c4 4 40 "${argv[@]}"

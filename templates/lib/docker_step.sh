@@ -59,7 +59,7 @@ main() {
     --env TMPDIR=/tmp \
     "${device_options[@]}" "${slurm_options[@]}" "$@" <&0 &
   child=$!
-  while kill -0 "${child}" 2>/dev/null; do
+  while :; do
     code=0
     wait "${child}" || code=$?
     if [[ -n "${stopping}" ]]; then
@@ -67,6 +67,8 @@ main() {
       docker stop -t "${STOP_S}" -- "${name}" >/dev/null 2>&1 || :
       kill -TERM "${child}" 2>/dev/null || :
     fi
+    # A signal ends the wait, not the client.
+    if ((code <= 128)) || ! kill -0 "${child}" 2>/dev/null; then break; fi
   done
   remove_container "${name}"
   exit "${code}"

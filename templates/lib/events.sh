@@ -9,6 +9,7 @@ event_begun=''           # the part of a line that has been read so far
 stop_signal=''           # USR1 or TERM once that came
 declare -A task_pid=()   # background process by name, until its end was seen
 declare -A task_gone=()  # seen without its process and without its end
+helper_pids=()           # all helpers ever started
 declare -A turn_fd=()    # the write end of a waiting step's standard input
 
 # Opens the queue in FOLDER.
@@ -83,20 +84,25 @@ start_helper() {
   local name="$1"
   shift
   (
+    stopped=''
+    trap 'stopped=1' TERM INT
     trap : USR1 HUP
     trap - EXIT ERR
-    local code=0 child fd
+    local code=143 child fd
     for fd in "${turn_fd[@]}"; do exec {fd}>&-; done
-    "$@" >&"${events_fd}" </dev/null &
-    child=$!
-    trap 'kill -TERM "${child}" 2>/dev/null || :' TERM INT
-    while kill -0 "${child}" 2>/dev/null; do
+    if [[ -z "${stopped}" ]]; then
+      "$@" >&"${events_fd}" </dev/null &
+      child=$!
       code=0
-      wait "${child}" || code=$?
-    done
+      [[ -n "${stopped}" ]] || wait "${child}" || code=$?
+      # A signal may find the child before its exec: so it is repeated.
+      while [[ -n "${stopped}" ]] && kill -TERM "${child}" 2>/dev/null; do sleep 0.1; done
+      [[ -z "${stopped}" ]] || code=143
+    fi
     printf 'end\t%s\t%s\n' "${name}" "${code}" >&"${events_fd}"
   ) &
   task_pid["${name}"]=$!
+  helper_pids+=($!)
   disown $! # its end is an event, no message of the shell
 }
 

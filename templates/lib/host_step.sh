@@ -32,9 +32,11 @@ main() {
   trap on_term TERM INT HUP
   bash "${script}" "${argument}" <&0 &
   child=$!
-  while kill -0 "${child}" 2>/dev/null; do
+  while :; do
     code=0
     wait "${child}" || code=$?
+    # A signal ends the wait, not the child.
+    if ((code <= 128)) || ! kill -0 "${child}" 2>/dev/null; then break; fi
   done
   remove_work
   exit "${code}"

@@ -125,13 +125,16 @@ last_line() {
   tail -c 4000 -- "${file}" 2>/dev/null | tr '\r' '\n' | grep -v '^[[:space:]]*$' | tail -n 1 | tr -d '[:cntrl:]' | cut -c 1-160
 }
 
-# Prints "STEP ROLE" of each process of the job in FOLDER, in the manifest's order.
+# Prints "STEP ROLE" of each process of the job in FOLDER: the manifest's in its order, then steps that only have a log.
 job_steps() {
-  local folder="$1" line shown=''
+  local folder="$1" line shown=' '
   while IFS= read -r line; do
     [[ "${line}" =~ ^[[:space:]]*\{\"step\":\ \"([a-z]+_?[0-9]*)\",\ \"role\":\ \"([a-z]+)\" ]] || continue
-    [[ " ${shown} " != *" ${BASH_REMATCH[1]} "* ]] || continue
-    shown+=" ${BASH_REMATCH[1]}"
+    [[ "${shown}" != *" ${BASH_REMATCH[1]} "* ]] || continue
+    shown+="${BASH_REMATCH[1]} "
     printf '%s %s\n' "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
   done <"${folder}/manifest.json"
+  for line in bench eval; do
+    [[ "${shown}" == *" ${line} "* || ! -e "${folder}/logs/${line}.log" ]] || printf '%s bench\n' "${line}"
+  done
 }

@@ -7,6 +7,8 @@
 source "${BUNDLE}/lib/log.sh"
 # shellcheck source=result.sh
 source "${BUNDLE}/lib/result.sh"
+# shellcheck source=start.sh
+source "${BUNDLE}/lib/start.sh"
 # shellcheck source=events.sh
 source "${BUNDLE}/lib/events.sh"
 # shellcheck source=steps.sh
@@ -33,57 +35,6 @@ source "${BUNDLE}/lib/teardown.sh"
 job_folder=''
 run_folder=''
 attempt=1
-
-# What the submit shell may bring along and steps must not see.
-clean_environment() {
-  unset SLURM_EXPORT_ENV # else every srun loses its environment, PATH included
-  unset SLURM_CPU_BIND "${!SLURM_CPU_BIND_@}" "${!SLURM_MEM_BIND@}" SLURM_DISTRIBUTION SLURM_HINT
-  unset "${!SLURM_SPANK__SLURM_SPANK_OPTION_pyxis_@}"
-  unset ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES CUDA_VISIBLE_DEVICES GPU_DEVICE_ORDINAL USE_ATOMESH_ENTRYPOINTS
-}
-
-# SBATCH_* beat the directives in run.sbatch; too late to stop, not too late to say.
-warn_about_overrides() {
-  local name
-  for name in "${!SBATCH_@}"; do
-    warn "${name}=${!name} was set at submission and overrides run.sbatch's directives"
-    unset "${name}"
-  done
-}
-
-# Makes the folder of this attempt; results of an earlier one are never touched.
-open_results() {
-  local root="${SRTGEN_RESULTS_DIR:-${PLAN_OUTPUT_DIR:-${BUNDLE}/results}}" restart="${SLURM_RESTART_COUNT:-0}"
-  [[ "${root}" == /* ]] || root="${SLURM_SUBMIT_DIR:-${BUNDLE}}/${root}"
-  mkdir -p -- "${root}" || refuse "cannot make the results folder ${root}"
-  job_folder="${root}/${SLURM_JOB_ID}"
-  ((restart == 0)) || job_folder+=".r${restart}"
-  attempt=$((restart + 1))
-  until mkdir -- "${job_folder}" 2>/dev/null; do
-    [[ -d "${job_folder}" ]] || refuse "cannot make ${job_folder}"
-    job_folder="${root}/${SLURM_JOB_ID}.r${attempt}"
-    attempt=$((attempt + 1))
-  done
-  mkdir -- "${job_folder}/logs" "${job_folder}/bench" "${job_folder}/eval"
-  cp -- "${BUNDLE}/manifest.json" "${job_folder}/manifest.json"
-  log_file="${job_folder}/job.log"
-  result_file="${job_folder}/result.json"
-  write_result
-}
-
-# The profile's shell text, in this shell, so that modules and exports reach every step.
-run_preamble() {
-  local code=0
-  [[ -n "${PLAN_PREAMBLE}" ]] || return 0
-  printf '%s\n' "${PLAN_PREAMBLE}" >"${run_folder}/preamble"
-  trap - ERR
-  set +eu
-  # shellcheck source=/dev/null  # text of the cluster profile
-  source "${run_folder}/preamble" || code=$?
-  set -eu
-  trap 'note_error "${LINENO}" "${BASH_SOURCE[0]}" "${BASH_COMMAND}"' ERR
-  ((code == 0)) || fail 10 "the profile's preamble ended with exit code ${code}"
-}
 
 # An error that no function expected.
 note_error() {
@@ -115,11 +66,13 @@ on_exit() {
   local code=$?
   ((BASHPID == $$)) || return 0
   trap - EXIT ERR
-  trap : TERM INT USR1 HUP # a second signal changes nothing
+  trap : USR1 HUP # a second signal changes nothing
+  trap 'teardown_signal=1' TERM INT
   set +eE
   ((code == 0)) || record_failure 70 "internal error: exit code ${code} in phase ${result_phase}" '' ''
   begin_phase teardown
   teardown
+  rm -f -- "${job_folder}/logs/".*.alive # of a container that was killed
   begin_phase 'done'
   if [[ "${result_code}" == null ]]; then
     result_code=0
@@ -137,6 +90,7 @@ on_exit() {
   seconds_of "${phase_start_cs}"
   log "verdict: ${result_verdict} (${result_code}) after ${REPLY} s: ${result_reason}"
   log "results: ${job_folder}"
+  ((${#helper_pids[@]} == 0)) || kill -TERM "${helper_pids[@]}" 2>/dev/null # one may have missed its first signal
   rm -rf -- "${run_folder:?}"
   exit "${result_code}"
 }

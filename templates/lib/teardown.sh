@@ -6,6 +6,7 @@ readonly GRACE_S="${SRTGEN_GRACE_S:-20}" # from TERM to KILL
 readonly KILL_S=10                       # from KILL to giving up on a step
 
 declare -A step_signalled=()
+teardown_signal=0 # 1 once Slurm or somebody signalled the job while it was being taken down
 
 # Sets REPLY to the names among the arguments whose steps have not ended.
 running_steps() {
@@ -20,6 +21,11 @@ running_steps() {
 job_is_ending() {
   read_job_state
   [[ -n "${job_state}" && "${job_state}" != RUNNING ]]
+}
+
+# The same in the middle of a teardown: asked only once a signal has come.
+cut_short() {
+  ((teardown_signal)) && job_is_ending
 }
 
 # Sets REPLY to Slurm's KillWait in seconds, 30 if it does not say.
@@ -77,6 +83,7 @@ stop_steps() {
     terminate_steps "${left[@]}"
     drain 0.2
     drain 0.2
+    ! cut_short || return 0
   done
   running_steps "$@"
   [[ -n "${REPLY}" ]] || return 0
@@ -119,25 +126,34 @@ clean_hosts() {
     python3 -E -s -B "${BUNDLE}/lib/node_clean.py" "${SLURM_JOB_ID}" "${PLAN_RUNTIME}" </dev/null >>"${report}" 2>&1
 }
 
+# Slurm signals the steps itself and kills everything after KillWait, this shell too, which needs a moment for the verdict.
+wait_for_slurm() {
+  local left=()
+  kill_wait
+  log "Slurm is ending the job: waiting for its steps"
+  wait_steps $((REPLY > 3 ? REPLY - 2 : 1)) "${steps[@]}" && return 0
+  read -r -a left <<<"${REPLY}"
+  log "not ended by themselves: ${left[*]}"
+  kill_srun KILL "${left[@]}"
+}
+
 # Called once, from the EXIT trap: errors must not stop it.
 teardown() {
-  local name workers=() left=()
+  local name workers=()
   for name in health watch router canary judge; do end_task "${name}"; done
   for name in "${steps[@]}"; do
     [[ "${step_role[${name}]}" == bench || "${step_role[${name}]}" == atomesh ]] || workers+=("${name}")
   done
   if job_is_ending; then
-    kill_wait
-    log "Slurm is ending the job: waiting for its steps"
-    # The verdict needs a moment too, before this shell is killed.
-    wait_steps $((REPLY > 3 ? REPLY - 2 : 1)) "${steps[@]}" && return 0
-    read -r -a left <<<"${REPLY}"
-    log "not ended by themselves: ${left[*]}"
-    kill_srun KILL "${left[@]}"
+    wait_for_slurm
     return 0
   fi
   stop_steps bench eval
-  stop_steps "${PLAN_ROUTER_STEP}"
-  stop_steps "${workers[@]}"
-  clean_nodes
+  cut_short || stop_steps "${PLAN_ROUTER_STEP}"
+  cut_short || stop_steps "${workers[@]}"
+  if cut_short; then
+    wait_for_slurm
+  else
+    clean_nodes
+  fi
 }

@@ -56,10 +56,10 @@ note_end() {
   fi
   step_code["${name}"]="${code}"
   [[ "${name}" != "${result_phase}" ]] || { # bench or eval, in its own phase
-    ((code <= 128)) || confirm_running
+    ((code <= 128)) || confirm_running "${name}"
     return 0
   }
-  confirm_running
+  confirm_running "${name}"
   case "${name}" in
     bench) fail_early_client "${code}" ;;
     eval) fail_eval "${code}" ;;
@@ -111,9 +111,17 @@ read_job_state() {
   done < <(scontrol show job "${SLURM_JOB_ID}" 2>/dev/null)
 }
 
+# True if Slurm's own words in the log of step NAME say that it was cancelled: at the end of a job before the job knows.
+step_cancelled() {
+  local name="$1"
+  [[ "$(tail -c 4096 -- "${job_folder}/logs/${name}.log" 2>/dev/null)" == *'*** STEP '*' CANCELLED AT '* ]]
+}
+
 # Something ended unexpectedly. If Slurm is ending the whole job that is the reason, and its signal may come a moment later.
 confirm_running() {
-  for _ in 1 2; do
+  local name="${1:-}" ticks=2
+  [[ -z "${name}" ]] || ! step_cancelled "${name}" || ticks=14
+  for ((; ticks > 0; ticks--)); do
     [[ -z "${stop_signal}" ]] || stop_requested
     drain 0.15
   done

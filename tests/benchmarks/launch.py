@@ -122,7 +122,7 @@ class Watch(threading.Thread):
         self.stopped = False
 
     def run(self) -> None:
-        from jobs_rig import LIBC, NEW_NET
+        from jobs_live import LIBC, NEW_NET
         live = self.run_.live
         with open(f"/proc/{live.cluster._space('hub')}/ns/net") as space:
             assert LIBC.setns(space.fileno(), NEW_NET) == 0

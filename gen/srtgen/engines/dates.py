@@ -66,4 +66,3 @@ def _tagged(image: str) -> Version:
     if rest in _FILE_ENDS:
         return Version(day, day, True, f"the image is of {day}")
     return Version(day, day, False, f"the image is a branch build of {day}")
-

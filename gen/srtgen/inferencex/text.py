@@ -11,6 +11,8 @@ from srtgen import yaml12
 from srtgen.inferencex.draft import Draft, Item, Workers
 
 WIDTH = 120
+# For editors, from where the shipped recipes are.
+SCHEMA_LINE = "# yaml-language-server: $schema=../../schema/recipe-2.schema.json"
 _PLAIN = re.compile(r"[A-Za-z0-9_./~][A-Za-z0-9_./+@:~=-]*\Z")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}\Z")  # no text to readers of YAML 1.1
 _SAMPLING = (("random_range_ratio", "0.8"),)
@@ -22,7 +24,7 @@ def render(draft: Draft) -> str:
     """The whole file."""
     remarks = (line for remark in draft.remarks for line in _comment(remark))
     blocks = [
-        [*_comment(draft.title), *remarks, "schema: 2", f"name: {draft.name}"],
+        [SCHEMA_LINE, *_comment(draft.title), *remarks, "schema: 2", f"name: {draft.name}"],
         ["model:", f"  path: hf:{draft.model}", f"  container: {draft.image}", f"  precision: {draft.precision}"],
         ["resources:", f"  gpu_type: {draft.gpu}", f"  gpus_per_node: {draft.gpus_per_node}"],
         ["slurm:", f'  time_limit: "{draft.time_limit}"'],

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from srtgen.recipe import Setting
 from srtgen.report import Report
 from srtgen.rules.facts import Facts
 
 # InferenceX: without both, DeepSeek-V4 runs and its accuracy is silently wrong.
 _DSV4 = {"ATOM_MOE_GU_ITLV": "1", "AITER_BF16_FP8_MOE_BOUND": "0"}
 PREFIX_CACHING_ON_SINCE = "2026-05-13"  # ATOM: the default turned from off to on
-_LOSSY = {"ATOM_ENABLE_RELAXED_MTP": "accepts drafts that the model would not", "ATOM_ENABLE_GDN_DECODE_LOSSY_FAST": "is faster and less exact"}
+_LOSSY = {
+    "ATOM_ENABLE_RELAXED_MTP": "accepts drafts that the model would not",
+    "ATOM_ENABLE_GDN_DECODE_LOSSY_FAST": "is faster and less exact",
+}
 
 
 def dsv4_pair(facts: Facts, report: Report) -> None:
@@ -24,7 +28,7 @@ def dsv4_pair(facts: Facts, report: Report) -> None:
             report.put("warning", facts.document, place, message, "dsv4-accuracy")
 
 
-def _source(setting) -> str:  # type: ignore[no-untyped-def]
+def _source(setting: Setting) -> str:
     return "" if isinstance(setting.value, dict) else setting.source
 
 
@@ -41,7 +45,11 @@ def prefix_caching(facts: Facts, report: Report) -> None:
     """prefix-caching-unstated."""
     for worker in facts.workers:
         known = worker.program.version
-        if not facts.measures or "enable_prefix_caching" in worker.program.flags or known.surely_before(PREFIX_CACHING_ON_SINCE):
+        if (
+            not facts.measures
+            or "enable_prefix_caching" in worker.program.flags
+            or known.surely_before(PREFIX_CACHING_ON_SINCE)
+        ):
             continue
         message = (
             f"{worker.role.name} leaves enable_prefix_caching to the image: off before {PREFIX_CACHING_ON_SINCE}, on since; "
@@ -56,11 +64,19 @@ def made_up(facts: Facts, report: Report) -> None:
         program = worker.program
         if program.switched("load_dummy") and facts.measures:
             setting = program.flags["load_dummy"]
-            report.put("warning", setting.document, setting.path, "the weights are made up: no figure means anything", "dummy-weights")
+            report.put(
+                "warning",
+                setting.document,
+                setting.path,
+                "the weights are made up: no figure means anything",
+                "dummy-weights",
+            )
         if program.switched("fake_eplb"):
             setting = program.flags["fake_eplb"]
             message = "pretends an even expert load: the output is meaningless, the speed not comparable"
             report.put("warning", setting.document, setting.path, message, "fake-eplb")
         for name, effect in _LOSSY.items():
             if name in worker.env and _source(worker.env[name]) == "1":
-                report.put("note", facts.document, worker.env[name].path, f"{effect}; say so with the result", "lossy-setting")
+                report.put(
+                    "note", facts.document, worker.env[name].path, f"{effect}; say so with the result", "lossy-setting"
+                )

@@ -134,4 +134,3 @@ def _requires(program: Program, flag: Flag, setting: Setting, report: Report) ->
 def bare(spelling: str) -> str:
     """A spelling as a key of the recipe."""
     return spelling.lstrip("-")
-

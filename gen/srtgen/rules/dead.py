@@ -40,7 +40,7 @@ def _affinity(setting: Setting, worker: Worker, report: Report) -> None:
     known = worker.program.version
     if known.surely_before(NUMA_SINCE):
         return
-    message = f"not read since {NUMA_SINCE}, {known.words}; write ATOM_NUMA_BIND: \"1\""
+    message = f'not read since {NUMA_SINCE}, {known.words}; write ATOM_NUMA_BIND: "1"'
     severity = "warning" if known.surely_since(NUMA_SINCE) else "note"
     report.put(severity, setting.document, setting.path, message, "dead-env")
 
@@ -99,5 +99,7 @@ def decode_overlap(facts: Facts, report: Report) -> None:
     for worker in facts.workers:
         setting = worker.program.flags.get("enable_tbo")
         if setting and worker.role.name == "decode" and setting.value in (True, "prefill"):
-            message = "overlaps prefill steps only, of which a decode worker has none; all is the value that acts on decode"
+            message = (
+                "overlaps prefill steps only, of which a decode worker has none; all is the value that acts on decode"
+            )
             report.put("note", setting.document, setting.path, message, "tbo-decode")

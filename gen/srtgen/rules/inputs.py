@@ -43,7 +43,9 @@ def offline_model(facts: Facts, report: Report) -> None:
         message = f"the model must be in the cache that {given[0].key} names; preflight looks for it"
         report.put("note", facts.document, ("model", "offline"), message, "offline-hub-model")
     else:
-        message = "offline, and the Hugging Face cache is the fresh home of each process; set HF_HOME and mount a cache there"
+        message = (
+            "offline, and the Hugging Face cache is the fresh home of each process; set HF_HOME and mount a cache there"
+        )
         report.put("warning", facts.document, ("model", "offline"), message, "offline-hub-model")
 
 

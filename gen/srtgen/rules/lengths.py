@@ -55,7 +55,9 @@ def capture_sizes(facts: Facts, report: Report) -> None:
         if not sizes or program.switched("enforce_eager"):
             continue
         drafts = program.effective("num_speculative_tokens") if program.text("method") else 0
-        bound = min(program.effective("max_num_seqs"), program.effective("max_num_batched_tokens") // (max(drafts, 0) + 1))
+        bound = min(
+            program.effective("max_num_seqs"), program.effective("max_num_batched_tokens") // (max(drafts, 0) + 1)
+        )
         if min(sizes) > bound > 0:
             setting = program.flags["cudagraph_capture_sizes"]
             message = f"every size is above {bound:g}, the most sequences of a step: none is left and the start fails"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from srtgen.recipe import Setting
 from srtgen.report import Report
-from srtgen.rules.facts import Facts, Worker
+from srtgen.rules.facts import Facts, Place, Worker
 
 # ATOM's own runner and InferenceX give these to both roles; sizes and overlap differ on purpose.
 _SHARED_FLAGS = (
@@ -60,7 +60,9 @@ def images(facts: Facts, report: Report) -> None:
         return
     prefill, decode = facts.pair
     if prefill.role.container != decode.role.container:
-        path = next((*w.role.path, "container") for w in (decode, prefill) if w.role.container != facts.recipe.model.container)
+        path = next(
+            (*w.role.path, "container") for w in (decode, prefill) if w.role.container != facts.recipe.model.container
+        )
         message = "prefill and decode run different images; their KV transfer has no version of its own to check"
         report.put("warning", facts.document, path, message, "pd-image")
 
@@ -90,12 +92,14 @@ def shared_node(facts: Facts, report: Report) -> None:
     """shared-node-transfer: on one node the transfer may take another path than between nodes."""
     decode = facts.recipe.role("decode")
     if decode is not None and decode.nodes is None:
-        message = "prefill and decode share a node: transfer figures are not those of a network, check the output as well"
+        message = (
+            "prefill and decode share a node: transfer figures are not those of a network, check the output as well"
+        )
         severity = "note" if facts.recipe.engine.mooncake_protocol == "tcp" else "warning"
         report.put(severity, facts.document, (*decode.path, "nodes"), message, "shared-node-transfer")
 
 
-def _place(first: Worker, second: Worker, key: str):  # type: ignore[no-untyped-def]
+def _place(first: Worker, second: Worker, key: str) -> Place:
     """Where the first of two roles that says something about the flag says it."""
     for worker in (first, second):
         if setting := worker.program.flags.get(key):

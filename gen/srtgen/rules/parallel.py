@@ -12,7 +12,13 @@ def pipeline(facts: Facts, report: Report) -> None:
         if worker.sizes.pp <= 1:
             continue
         if worker.sizes.dp > 1:
-            _error(worker, "pipeline_parallel_size", "pipeline stages exclude data parallelism; set one of them to 1", "pp-with-dp", report)
+            _error(
+                worker,
+                "pipeline_parallel_size",
+                "pipeline stages exclude data parallelism; set one of them to 1",
+                "pp-with-dp",
+                report,
+            )
         if worker.sizes.dp_attention:
             message = "pipeline stages exclude data-parallel attention; remove enable-dp-attention"
             _error(worker, "pipeline_parallel_size", message, "pp-with-dp-attention", report)
@@ -56,7 +62,9 @@ def decode_context(facts: Facts, report: Report) -> None:
     for worker in facts.workers:
         dcp, key = worker.sizes.dcp, "decode_context_parallel_size"
         if dcp > 1 and worker.tp and worker.tp % dcp:
-            _error(worker, key, f"{dcp} does not divide the tensor-parallel size, {worker.tp}", "dcp-divides-tp", report)
+            _error(
+                worker, key, f"{dcp} does not divide the tensor-parallel size, {worker.tp}", "dcp-divides-tp", report
+            )
         gpu = (facts.recipe.gpu_type or "").casefold()
         speculates = bool(worker.program.text("method"))
         if dcp > 1 and speculates and gpu and not gpu.startswith(("mi350", "mi355")):
@@ -67,7 +75,13 @@ def decode_context(facts: Facts, report: Report) -> None:
             continue
         block = int(worker.program.effective("block_size"))
         if block and block % interleave:
-            _error(worker, "dcp_config", f"interleave_size {interleave} does not divide the block size, {block}", "dcp-interleave", report)
+            _error(
+                worker,
+                "dcp_config",
+                f"interleave_size {interleave} does not divide the block size, {block}",
+                "dcp-interleave",
+                report,
+            )
         elif dcp <= 1 or speculates:
             message = "interleave_size above 1 needs decode context parallelism, and no speculation"
             _error(worker, "dcp_config", message, "dcp-interleave", report)

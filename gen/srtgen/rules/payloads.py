@@ -12,13 +12,26 @@ from srtgen.rules.facts import Facts, Program
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "str": (str,), "int": (int,), "float": (int, float), "bool": (bool,), "object": (dict,), "list": (list,),
 }  # fmt: skip
-_WORDS = {"str": "text", "int": "a whole number", "float": "a number", "bool": "true or false", "object": "a mapping", "list": "a list"}
+_WORDS = {
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "object": "a mapping",
+    "list": "a list",
+}
 _EXTRA = "extra-kv-connectors"
 ANY_CASE_SINCE = "2026-08-19"  # ATOM: connector names match in any case, exactly before
 
 
 def check(
-    program: Program, payload: Mapping[str, Any], setting: Setting, path: Path, value: dict[str, Any], doubtful: str, report: Report
+    program: Program,
+    payload: Mapping[str, Any],
+    setting: Setting,
+    path: Path,
+    value: dict[str, Any],
+    doubtful: str,
+    report: Report,
 ) -> None:
     """payload-key: a key the program does not know, or a value of the wrong kind."""
     if payload.get("connectors"):
@@ -89,7 +102,13 @@ def _by_name(connectors: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _keys(
-    program: Program, spec: Mapping[str, Any], setting: Setting, path: Path, value: dict[str, Any], doubtful: str, report: Report
+    program: Program,
+    spec: Mapping[str, Any],
+    setting: Setting,
+    path: Path,
+    value: dict[str, Any],
+    doubtful: str,
+    report: Report,
 ) -> None:
     fatal = spec["unknown_keys"].startswith("error")
     for key, item in value.items():
@@ -128,7 +147,9 @@ def _fits(item: Any, types: list[str]) -> bool:
     return any(isinstance(item, _TYPES[name]) for name in types if name != "bool")
 
 
-def _formats(payload: Mapping[str, Any], setting: Setting, path: Path, value: dict[str, Any], doubtful: str, report: Report) -> None:
+def _formats(
+    payload: Mapping[str, Any], setting: Setting, path: Path, value: dict[str, Any], doubtful: str, report: Report
+) -> None:
     """ATOM 2026-08-22: the name of an unknown quantisation format ends the start while loading."""
     formats = payload.get("formats")
     if not formats:
@@ -155,4 +176,3 @@ def given(program: Program, key: str) -> dict[str, Any]:
         except (ValueError, RecursionError):
             return {}
     return value if isinstance(value, dict) else {}
-

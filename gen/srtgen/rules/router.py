@@ -30,7 +30,9 @@ def policies(facts: Facts, report: Report) -> None:
 
 def _power_of_two(facts: Facts, key: str, report: Report) -> None:
     setting = facts.router.flags[key]
-    concerned = {"policy": ("prefill", "decode", "agg"), "prefill_policy": ("prefill",), "decode_policy": ("decode",)}[key]
+    concerned = {"policy": ("prefill", "decode", "agg"), "prefill_policy": ("prefill",), "decode_policy": ("decode",)}[
+        key
+    ]
     fewest = min((w.role.workers for w in facts.workers if w.role.name in concerned), default=2)
     if fewest < 2:
         message = "needs two workers of each role that it chooses from; the router does not start"
@@ -49,7 +51,14 @@ def ranks(facts: Facts, report: Report) -> None:
         report.put("warning", setting.document, setting.path, message, "router-dp-aware")
     mapping = facts.router.flags.get("atom_pd_rank_mapping_policy")
     if mapping and mapping.value == "idx2idx" and not aware:
-        report.put("warning", mapping.document, mapping.path, "idx2idx needs dp-aware: true", "router-rank-mapping", at_key=False)
+        report.put(
+            "warning",
+            mapping.document,
+            mapping.path,
+            "idx2idx needs dp-aware: true",
+            "router-rank-mapping",
+            at_key=False,
+        )
 
 
 def address(facts: Facts, report: Report) -> None:
@@ -72,7 +81,9 @@ def second_tries(facts: Facts, report: Report) -> None:
     left = [f for f in ("disable_retries", "disable_circuit_breaker") if not facts.router.switched(f)]
     if left:
         names = " and ".join(f"{f.replace('_', '-')}: true" for f in left)
-        message = f"failed requests are repeated, or workers shut off, without the client seeing it; {names} in frontend.args"
+        message = (
+            f"failed requests are repeated, or workers shut off, without the client seeing it; {names} in frontend.args"
+        )
         report.put("note", facts.document, ("frontend", "args"), f"{message} shows every failure", "router-retries")
 
 

@@ -24,12 +24,26 @@ def method(facts: Facts, report: Report) -> None:
         given_ = [key for key in _ONLY_WITH_METHOD if key in program.flags]
         if not named and "method" not in program.flags:
             for key in given_:
-                _say("warning", program, key, "ignored without method; add method, or remove it", "speculation-ignored", report)
+                _say(
+                    "warning",
+                    program,
+                    key,
+                    "ignored without method; add method, or remove it",
+                    "speculation-ignored",
+                    report,
+                )
             continue
         if named == "eagle3" and "draft_model" not in program.flags:
             _say("error", program, "method", "eagle3 needs draft-model", "draft-model", report)
         if named == "mtp" and "draft_model" in program.flags:
-            _say("error", program, "draft_model", "mtp takes no draft-model: it is part of the checkpoint", "draft-model", report)
+            _say(
+                "error",
+                program,
+                "draft_model",
+                "mtp takes no draft-model: it is part of the checkpoint",
+                "draft-model",
+                report,
+            )
         _tokens(program, named, report)
 
 
@@ -51,7 +65,14 @@ def acceptance(facts: Facts, report: Report) -> None:
         program = worker.program
         forced = [key for key in _FORCED if key in program.flags]
         if len(forced) == 2:
-            _say("error", program, forced[1], "rate and length exclude each other; keep one", "acceptance-conflict", report)
+            _say(
+                "error",
+                program,
+                forced[1],
+                "rate and length exclude each other; keep one",
+                "acceptance-conflict",
+                report,
+            )
         length = program.number("spec_decode_acceptance_length")
         drafts = program.number("num_speculative_tokens")
         if length is not None and drafts is not None and length > drafts + 1:
@@ -68,7 +89,9 @@ def forced(facts: Facts, report: Report) -> None:
     for worker in facts.workers:
         for key in _FORCED:
             if key in worker.program.flags and run not in (False, "false"):
-                message = "output with forced acceptance is not the model's: an evaluation of it means nothing; remove one"
+                message = (
+                    "output with forced acceptance is not the model's: an evaluation of it means nothing; remove one"
+                )
                 _say("error", worker.program, key, message, "forced-acceptance", report)
             elif key in worker.program.flags:
                 message = "the output is not the model's: good for throughput, never for an evaluation (RUN_EVAL)"

@@ -34,7 +34,10 @@ def check(program: Program, flag: Flag, setting: Setting, doubtful: str, report:
             report.put(severity, setting.document, setting.path, message, "flag-value", at_key=False)
     elif isinstance(value, list) and flag.kind in ("multi", "append") and flag.type in ("int", "float"):
         for index, item in enumerate(value):
-            if isinstance(item, (str, int, float)) and number(setting.document.sources[(*setting.path, index)], flag, program) is None:
+            if (
+                isinstance(item, (str, int, float))
+                and number(setting.document.sources[(*setting.path, index)], flag, program) is None
+            ):
                 message = f"expected {_kind(flag)}"
                 report.put("error", setting.document, (*setting.path, index), message, "flag-value", at_key=False)
 
@@ -53,7 +56,12 @@ def _scalar(program: Program, flag: Flag, source: str, doubtful: str) -> list[tu
             found.append((doubtful if program.table.first_date else "error", message))
     choices = flag.choices_on(date)
     if choices is not None and source not in choices:
-        found.append((doubtful, f"{_short(source)} is not one of {', '.join(choices)}{_later(flag, source)}{near(source, choices)}"))
+        found.append(
+            (
+                doubtful,
+                f"{_short(source)} is not one of {', '.join(choices)}{_later(flag, source)}{near(source, choices)}",
+            )
+        )
     return found
 
 

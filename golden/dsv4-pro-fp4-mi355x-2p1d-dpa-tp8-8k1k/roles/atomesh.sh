@@ -43,7 +43,6 @@ argv=(
   --host 0.0.0.0
   --port 8000
   --backend atom
-  --prometheus-port 29000
   --policy random
   --log-level info
   --disable-health-check

@@ -36,7 +36,6 @@ argv=(
   --host 0.0.0.0
   --port 8000
   --backend atom
-  --prometheus-port 29000
   --policy random
   --disable-health-check
   --disable-circuit-breaker

@@ -34,7 +34,6 @@ argv=(
   --host 0.0.0.0
   --port 8000
   --backend atom
-  --prometheus-port 29000
   --policy round_robin
   --disable-health-check
   --disable-circuit-breaker

@@ -1,0 +1,240 @@
+"""From layout 1 to layout 2 in the author's own text, and the proof that both give the same plan."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import zip_longest
+from typing import Any, Iterator, Mapping, NamedTuple
+
+from srtgen import compare, document, generate, layout1, layout1_roles, points, source, variants
+from srtgen.document import Document
+from srtgen.errors import Problem, RecipeError
+from srtgen.generate import Bundle, Source
+from srtgen.layout1_names import ROLES
+from srtgen.manifest import JOB_SCRIPT, NAME
+from srtgen.migration_moves import Mover
+from srtgen.migration_nodes import Indents, MappingNode, Node, compose, serialize
+from srtgen.migration_text import Notes, Original, Values, attach
+from srtgen.recipe import COLOCATE
+from srtgen.report import Report
+
+_BOM = b"\xef\xbb\xbf"
+_START = re.compile(r"^---(?=[ \n])", re.MULTILINE)
+_FACTS = ("name", "recipe", "served_model", "nodes", "processes")
+_PLAN_ID = re.compile(rb"PLAN_ID=\S+")
+# Files that hold the recipe itself, or positions in it.
+_OF_THE_TEXT = frozenset({NAME, "recipe.yaml", "README.md"})
+_TAKEN_APART = ("resources", "backend", "frontend", "benchmark", "container_mounts")
+
+
+class Migrated(NamedTuple):
+    """The recipe in layout 2, and remarks on what became of single keys, at their places in the old one."""
+
+    content: bytes
+    remarks: tuple[Problem, ...]
+
+
+def migrate(old: Source, cluster: Source | None) -> Migrated:
+    """The recipe in layout 2, of equal plans. RecipeError where it cannot be read, is refused, or can't be expressed."""
+    loaded = document.load(old.shown, old.content)
+    _check_layout(loaded)
+    gpus_per_node = _accept(old, cluster)
+    text, said = _rewritten(source.decode(old.shown, old.content), loaded, gpus_per_node)
+    content = _as_before(text, old.content)
+    _prove(old, old._replace(content=content), cluster, loaded)
+    return Migrated(content, tuple(Problem(old.shown, line, 1, "", words, "note") for line, words in said))
+
+
+def layout(data: Any) -> int:
+    """The layout of a file's content, by its form; 0 where it is no recipe."""
+    if not isinstance(data, dict):
+        return 0
+    recipe = data.get("base") if variants.is_variants(data) else data
+    if not isinstance(recipe, dict):
+        return 0
+    if {"schema", "roles", "engine"} & set(recipe):
+        return 2
+    return 1 if {"model", "resources", "backend", "frontend", "benchmark"} & set(recipe) else 0
+
+
+def _check_layout(loaded: Document) -> None:
+    if (found := layout(loaded.data)) != 1:
+        message = "the recipe is in layout 2 already" if found else "this is no recipe"
+        raise RecipeError([loaded.problem((), message)])
+
+
+def _accept(old: Source, cluster: Source | None) -> int | None:
+    """The GPUs of a node by the profile, if the recipe gives plans at all. RecipeError with what is wrong with it."""
+    of = generate.family(old, cluster)
+    for point in of.points:
+        generate.check(of, point)
+    return of.profile.gpus_per_node if of.profile else None
+
+
+def _as_before(text: str, content: bytes) -> bytes:
+    """The text with the line ends and the byte order mark of the old content."""
+    made = text.replace("\n", "\r\n") if b"\r\n" in content else text
+    return (_BOM if content.startswith(_BOM) else b"") + made.encode()
+
+
+def _rewritten(text: str, loaded: Document, gpus_per_node: int | None) -> tuple[str, list[tuple[int, str]]]:
+    """The text in layout 2, and what there is to say about it, each with a line of the old one."""
+    root = compose(text)
+    assert isinstance(root, MappingNode)
+    trees = _trees(root)
+    head = _START.search(text, 0, root.start_mark.index)
+    start = head.end() if head else 0
+    start = text.index("\n", start) + 1 if head and not text[start : text.index("\n", start)].strip() else start
+    original = Original(text, root, {id(node) for tree in trees.values() for node in _opened(tree)} | {id(root)})
+    notes = Notes(text)
+    top = attach(original, notes, start)
+    mover = Mover(notes, original)
+    _move(mover, trees, loaded, gpus_per_node)
+    mover.apply()
+    values = Values(original)
+    values.conceal(root)
+    lines = top + notes.restored(serialize(root, _indents(original)), values)
+    before = text[: head.start()] + "---\n" if head else ""
+    return before + "\n".join(lines).rstrip("\n") + "\n", sorted(set(mover.said))
+
+
+def _trees(root: MappingNode) -> dict[str, MappingNode]:
+    """The recipes in the file: "" alone, or base and its variants by key."""
+    keys = [key.value for key, _ in root.value]
+    if not variants.is_variants(dict.fromkeys(keys)):
+        return {"": root}
+    return {key.value: value for key, value in root.value if isinstance(value, MappingNode)}
+
+
+def _opened(tree: MappingNode) -> Iterator[Node]:
+    """The mappings whose keys go to different places."""
+    yield tree
+    for key, value in tree.value:
+        if key.value not in _TAKEN_APART or not isinstance(value, MappingNode):
+            continue
+        yield value
+        for name, inner in value.value:
+            if name.value == "atom_config":
+                yield inner
+            if (key.value, name.value) == ("benchmark", "overrides") and not isinstance(inner, MappingNode):
+                yield inner
+                for item in inner.value:
+                    if isinstance(item, MappingNode):
+                        yield from _opened(item)
+
+
+def _indents(original: Original) -> Indents:
+    """How the file indents, by the first mapping and the first list in a mapping."""
+    found: dict[bool, int] = {}
+    for outer in original.entries:
+        if not isinstance(outer.container, MappingNode):
+            continue
+        inner = next((e for e in original.entries if e.container is outer.value), None)
+        if inner is not None:
+            found.setdefault(isinstance(outer.value, MappingNode), inner.column - outer.column)
+    return Indents(found.get(True, 2), found.get(False, 2))
+
+
+def _move(mover: Mover, trees: Mapping[str, MappingNode], loaded: Document, gpus_per_node: int | None) -> None:
+    resolved = {key: _points(loaded, key) for key in trees}
+    roles = {role for docs in resolved.values() for doc in docs for role in layout1_roles.given(doc.data["resources"])}
+    main = "" if "" in trees else "base"
+    kind = _kind(loaded.data[main] if main else loaded.data)
+    needed = _gpus(resolved[main], gpus_per_node, frozenset())
+    mover.tree(trees[main], needed, kind, roles or ROLES, first=True)
+    for key, tree in trees.items():
+        if key != main and tree is not trees[main]:
+            own = _gpus(resolved[key], gpus_per_node, frozenset(needed))
+            changed = {role: size for role, size in own.items() if size != needed.get(role)}
+            mover.tree(tree, changed, kind, roles or ROLES, first=False)
+
+
+def _kind(data: Mapping[str, Any]) -> str:
+    block = data.get("benchmark")
+    return str(block.get("type", "")) if isinstance(block, dict) else ""
+
+
+def _points(loaded: Document, key: str) -> list[Document]:
+    """The recipes that a part of the file stands for, where it stands for whole ones."""
+    try:
+        found = [point.document for point in points.expand(loaded, (), key)[1]]
+    except RecipeError:
+        return []
+    return [doc for doc in found if not generate.schemas.judge(doc, "recipe-1").problems]
+
+
+def _gpus(docs: list[Document], gpus_per_node: int | None, written: frozenset[str]) -> dict[str, int]:
+    """GPUs of a worker that layout 1 works out and layout 2 is told: uneven shares, and roles on shared nodes.
+
+    `written` are roles that are told theirs in any case. Empty where the recipes do not agree.
+    """
+    found = [_uneven(doc, gpus_per_node, written) for doc in docs]
+    return found[0] if found and all(one == found[0] for one in found) else {}
+
+
+def _uneven(doc: Document, gpus_per_node: int | None, written: frozenset[str]) -> dict[str, int]:
+    new = layout1.convert(doc, gpus_per_node, Report())
+    resources = doc.data["resources"]
+    per_node = resources.get("gpus_per_node") or gpus_per_node
+    if new is None or not per_node:
+        return {}
+    roles = new.data["roles"]
+    shared = any(role.get("nodes") == COLOCATE for role in roles.values())
+    return {
+        name: role["gpus"]
+        for name, role in roles.items()
+        if "gpus" in role
+        and f"gpus_per_{name}" not in resources
+        and (shared or name in written or role["gpus"] * role["workers"] != role["nodes"] * per_node)
+    }
+
+
+def _prove(old: Source, new: Source, cluster: Source | None, loaded: Document) -> None:
+    """RecipeError if the plans of any recipe in the file differ."""
+    selectors = [""]
+    if "base" in loaded.data:
+        selectors = ["base"] * bool(_points(loaded, "base")) + [""] * (len(loaded.data) > 1)
+    for selector in selectors:
+        before = _bundles(old, cluster, selector)
+        after = _bundles(new, cluster, selector)
+        for one, two in zip_longest(before, _expressed(after, old)):
+            if found := differences(one, two):
+                raise RecipeError(_failure(old, words) for words in found)
+
+
+def _bundles(of: Source, cluster: Source | None, selector: str) -> Iterator[Bundle]:
+    family = generate.family(of, cluster, (), selector)
+    for point in family.points:
+        yield generate.make(family, point)
+
+
+def _expressed(bundles: Iterator[Bundle], old: Source) -> Iterator[Bundle]:
+    """The bundles; where there is none, its problems as those of the migration."""
+    try:
+        yield from bundles
+    except RecipeError as error:
+        raise RecipeError(
+            _failure(old, f"{p.path}: {p.message}" if p.path else p.message) for p in error.problems if p.severity == "error"
+        ) from None
+
+
+def _failure(old: Source, words: str) -> Problem:
+    return Problem(old.shown, 1, 1, "", f"cannot be written in layout 2 with the same plan: {words}")
+
+
+def differences(old: Bundle | None, new: Bundle | None) -> list[str]:
+    """What two bundles do differently, in words; none if they give the same plan."""
+    if old is None or new is None:
+        return ["another number of recipes"]
+    one, two = (json.loads(bundle.files[NAME].content) for bundle in (old, new))
+    scripts = [bundle.files[JOB_SCRIPT].content.decode() for bundle in (old, new)]
+    found = compare.manifests(one, two) + compare.job_scripts(scripts[0], scripts[1])
+    said = [f"{change.subject}: {change.aspect}: {change.text()}" for change in found]
+    said += [f"the manifest's {key}" for key in _FACTS if one[key] != two[key]]
+    for path in sorted({*old.files, *new.files} - _OF_THE_TEXT):
+        files = [bundle.files.get(path) for bundle in (old, new)]
+        contents = [file and (_PLAN_ID.sub(b"", file.content), file.executable) for file in files]
+        if contents[0] != contents[1]:
+            said.append(f"the file {path}")
+    return said

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Starts one prefill worker inside its container.
+# Usage: roles/prefill.sh INDEX   (0)
+# Image: rocm/atom:rocm7.2.4_ubuntu24.04_py3.12_pytorch_release_2.10.0_atomesh_202607121715
+set -Eeuo pipefail
+shopt -s inherit_errexit
+
+index="${1:-0}"
+here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
+
+# Masks and switches of the submitting shell or of Slurm would change what the program does.
+unset ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES CUDA_VISIBLE_DEVICES GPU_DEVICE_ORDINAL USE_ATOMESH_ENTRYPOINTS
+
+# What differs between the processes of this role.
+case "${index}" in
+  0) ;;
+  *)
+    printf 'roles/prefill.sh: there is no number %s\n' "${index}" >&2
+    exit 2
+    ;;
+esac
+
+# Everything that the process writes by itself stays below its own folder.
+work=/tmp/srtgen-"${SLURM_JOB_ID}"/prefill_"${index}"
+export HOME="${work}"/home
+export XDG_CACHE_HOME="${work}"/cache
+export TRITON_CACHE_DIR="${work}"/cache/triton
+export AITER_JIT_DIR="${work}"/cache/aiter-jit
+export AITER_CACHE_DIR="${work}"/cache/aiter
+export TORCHINDUCTOR_CACHE_DIR="${work}"/cache/inductor
+export FLYDSL_RUNTIME_CACHE_DIR="${work}"/cache/flydsl
+export ATOM_HOST_IP="${NODE_0_ADDR}"
+export HIP_VISIBLE_DEVICES='0,1,2,3'
+export HF_HOME=/hf_hub_cache
+export PYTHONUNBUFFERED=1
+export PYTHONDONTWRITEBYTECODE=1
+export SAFETENSORS_FAST_GPU=1
+export AITER_LOG_LEVEL=WARNING
+export AITER_QUICK_REDUCE_QUANTIZATION=INT4
+export AITER_MXFP4_INTERMEDIATE=1
+
+argv=(
+  python3 -m atom.entrypoints.openai_server
+  --model amd/Kimi-K2.5-MXFP4
+  --host 0.0.0.0
+  --server-port 6100
+  -tp 4
+  --kv-transfer-config '{"kv_role":"kv_producer","kv_connector":"mooncake","proxy_ip":"'"${NODE_0_ADDR}"'","handshake_port":5400}'
+  --trust-remote-code
+  --kv_cache_dtype fp8
+  --block-size 16
+  --gpu-memory-utilization 0.9
+  --max-num-seqs 256
+  --max-model-len 32768
+  --max-num-batched-tokens 32768
+  --no-enable_prefix_caching
+)
+
+# shellcheck source-path=SCRIPTDIR/.. source=lib/role.sh
+. "${here}/../lib/role.sh"
+enter_role "prefill_${index}"
+exec "${argv[@]}" </dev/null
