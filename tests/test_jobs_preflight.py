@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from jobs_rig import PAIR, SHARED, SMALL, Live, Outcome, Scenario, generate
@@ -81,6 +82,7 @@ def fill_gpus(live: Live) -> None:
 def drain_gpus(live: Live) -> None:
     """An earlier job gives its memory back."""
     live.phase("preflight")
+    time.sleep(4)
     (live.folder / "gpu").write_text("1")
 
 

@@ -25,6 +25,8 @@ WHO: dict[str, tuple[str, ...]] = {"cancel": (), "cancel-batch": ("--batch", "--
 
 def in_phase(phase: str, live: Live) -> None:
     live.phase(phase)
+    if phase == "load":
+        live.logged("prefill_0", "Loading")
     time.sleep(1.5)
 
 

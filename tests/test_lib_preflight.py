@@ -377,3 +377,12 @@ def test_the_allocation_is_the_plans(hosts: str, skip: str, code: int, tmp_path:
 def test_what_had_to_be_set_at_submission(tmp_path: Path) -> None:
     done = bash(SETUP + "check_required_environment", tmp_path, LIBRARIES, {"A": "1"}, plan="PLAN_REQUIRE_ENV=(A B C)")
     assert done.returncode == 10 and "not set when the job was submitted: B C" in done.stdout
+
+
+def test_facts_of_the_nodes_are_kept_as_json(tmp_path: Path) -> None:
+    script = SETUP + (
+        'job_folder=.; node_hosts=(a b); add_fact a gpu_model \'AMD "MI355X"\'; add_fact a power_cap_w 1400; '
+        "write_identity; cat identity.json"
+    )
+    done = bash(script, tmp_path, LIBRARIES, plan="")
+    assert json.loads(done.stdout) == {"nodes": {"a": {"gpu_model": 'AMD "MI355X"', "power_cap_w": "1400"}, "b": {}}}

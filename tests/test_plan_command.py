@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,9 @@ SHARED = ROOT / "recipes" / "atom" / "qwen3-0.6b-1p1d-shared-node.yaml"
 PAIR = ROOT / "recipes" / "atom" / "qwen3-0.6b-1p1d-tp1.yaml"
 BIG = ROOT / "recipes" / "atom" / "dsv4-pro-fp4-mi355x-2p1d-dpa-tp8-8k1k.yaml"
 # Prints argv and the environment's settings instead of running the program.
-RECORDER = """#!/usr/bin/env python3
+RECORDER = f"""#!{sys.executable}
 import json, os, sys
-print(json.dumps({"argv": [os.path.basename(sys.argv[0]), *sys.argv[1:]], "env": dict(os.environ)}))
+print(json.dumps(dict(argv=[os.path.basename(sys.argv[0]), *sys.argv[1:]], env=dict(os.environ))))
 """
 
 
@@ -38,7 +39,7 @@ def test_pasted_commands_run_what_the_manifest_says(recipe: Path, tmp_path: Path
     for name in {p["argv"][0] for p in processes}:
         (tmp_path / name).write_text(RECORDER)
         (tmp_path / name).chmod(0o755)
-    known = {"SLURM_JOB_ID": "7", "BENCH_DIR": "/r/bench", **{f"NODE_{n}_ADDR": f"10.0.0.{n}" for n in range(3)}}
+    known = {"SLURM_JOB_ID": "7", "SRTGEN_RESULTS": "/r", **{f"NODE_{n}_ADDR": f"10.0.0.{n}" for n in range(3)}}
     router = f"NODE_{bundle.plan.router.node}_ADDR"
     values = {**known, "SRT_FRONTEND_HOST": known[router], "SRT_FRONTEND_PORT": "8000"}
     commands = [command for _, command in planview.commands(bundle.plan)]

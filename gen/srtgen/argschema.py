@@ -16,14 +16,16 @@ def args_schema(
 ) -> dict[str, Any]:
     """What the `args` of a recipe may hold for this program: one property a spelling that is valid on the date.
 
-    Flags that srtgen sets itself are left out, `own` are its own keys beside them. `hyphens_only`: the recipe's underscores become hyphens.
+    Flags that srtgen sets itself are left out, `own` are its own keys beside them. `hyphens_only`: the
+    recipe's underscores become hyphens.
     """
     of = f"on {date}" if date else f"up to {table.last_date}"
+    covered = f"{table.first_date or 'no dates'} to {table.last_date}"
     return {
         "$schema": _DRAFT,
         "$id": f"urn:srtgen:{table.name}{f':{date}' if date else ''}",
         "title": f"Flags of {' '.join(table.command)} {of}, as keys of args",
-        "description": f"Made from {table.name}'s flag table, which covers {table.first_date or 'no dates'} to {table.last_date}.",
+        "description": f"Made from {table.name}'s flag table, which covers {covered}.",
         "type": "object",
         "additionalProperties": False,
         "properties": {**properties(table, date, managed), **own},

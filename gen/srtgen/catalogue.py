@@ -12,8 +12,8 @@ KINDS = ("recipe", "cluster", "text")
 
 
 class Entry(NamedTuple):
-    """What a code means. `wrong` and `right` are the parts of a recipe (or profile, by `kind`) that make the difference;
-    of kind text they are whole files."""
+    """What a code means. `wrong` and `right` are the parts of a recipe (or profile, by `kind`) that make the
+    difference; of kind text they are whole files."""
 
     code: str
     says: str

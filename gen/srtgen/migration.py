@@ -14,8 +14,8 @@ from srtgen.generate import Bundle, Source
 from srtgen.layout1_names import ROLES
 from srtgen.manifest import JOB_SCRIPT, NAME
 from srtgen.migration_moves import Mover
-from srtgen.migration_nodes import Indents, MappingNode, Node, compose, serialize
-from srtgen.migration_text import Notes, Original, Values, attach
+from srtgen.migration_nodes import Indents, MappingNode, Node, YAMLError, compose, serialize
+from srtgen.migration_text import Notes, Original, Values, attach, find_comments
 from srtgen.recipe import COLOCATE
 from srtgen.report import Report
 
@@ -40,7 +40,10 @@ def migrate(old: Source, cluster: Source | None) -> Migrated:
     loaded = document.load(old.shown, old.content)
     _check_layout(loaded)
     gpus_per_node = _accept(old, cluster)
-    text, said = _rewritten(source.decode(old.shown, old.content), loaded, gpus_per_node)
+    try:
+        text, said = _rewritten(source.decode(old.shown, old.content), loaded, gpus_per_node)
+    except YAMLError as error:
+        raise RecipeError([_failure(old, " ".join(str(error).split()))]) from None
     content = _as_before(text, old.content)
     _prove(old, old._replace(content=content), cluster, loaded)
     return Migrated(content, tuple(Problem(old.shown, line, 1, "", words, "note") for line, words in said))
@@ -55,7 +58,7 @@ def layout(data: Any) -> int:
         return 0
     if {"schema", "roles", "engine"} & set(recipe):
         return 2
-    return 1 if {"model", "resources", "backend", "frontend", "benchmark"} & set(recipe) else 0
+    return 1 if len({"model", "resources", "backend", "frontend", "benchmark"} & set(recipe)) > 1 else 0
 
 
 def _check_layout(loaded: Document) -> None:
@@ -87,8 +90,9 @@ def _rewritten(text: str, loaded: Document, gpus_per_node: int | None) -> tuple[
     start = head.end() if head else 0
     start = text.index("\n", start) + 1 if head and not text[start : text.index("\n", start)].strip() else start
     original = Original(text, root, {id(node) for tree in trees.values() for node in _opened(tree)} | {id(root)})
+    comments = find_comments(original, start)
     notes = Notes(text)
-    top = attach(original, notes, start)
+    top = attach(original, notes, comments)
     mover = Mover(notes, original)
     _move(mover, trees, loaded, gpus_per_node)
     mover.apply()
@@ -96,7 +100,9 @@ def _rewritten(text: str, loaded: Document, gpus_per_node: int | None) -> tuple[
     values.conceal(root)
     lines = top + notes.restored(serialize(root, _indents(original)), values)
     before = text[: head.start()] + "---\n" if head else ""
-    return before + "\n".join(lines).rstrip("\n") + "\n", sorted(set(mover.said))
+    made = before + "\n".join(lines).rstrip("\n") + "\n"
+    lost = [(one.line + 1, f"no place for this comment: {one.text}") for one in comments if one.text not in made]
+    return made, sorted({*mover.said, *lost})
 
 
 def _trees(root: MappingNode) -> dict[str, MappingNode]:

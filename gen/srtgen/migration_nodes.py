@@ -11,9 +11,10 @@ from typing import Any, Iterator, NamedTuple
 
 from ruamel.yaml import YAML
 from ruamel.yaml.anchor import Anchor
+from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-__all__ = ["Indents", "MappingNode", "Node", "ScalarNode", "SequenceNode"]
+__all__ = ["Indents", "MappingNode", "Node", "ScalarNode", "SequenceNode", "YAMLError"]
 
 _TAG = "tag:yaml.org,2002:"
 _WIDTH = 1 << 30  # lines stay whole
@@ -27,7 +28,7 @@ class Indents(NamedTuple):
 
 
 def compose(text: str) -> Node | None:
-    """The root node of a text; every node knows where it starts and ends."""
+    """The root node of a text; every node knows where it starts and ends. YAMLError where the parser is stricter."""
     root: Node | None = YAML(typ="safe", pure=True).compose(io.StringIO(text))
     for node in walk(root) if root else ():
         if isinstance(node.anchor, str):

@@ -250,7 +250,7 @@ class Original:
         return self.text.count("\n", 0, index)
 
 
-class _Comment(NamedTuple):
+class Comment(NamedTuple):
     line: int
     column: int
     text: str
@@ -258,8 +258,12 @@ class _Comment(NamedTuple):
     alone: bool
 
 
-def _comments(original: Original, start: int) -> Iterator[_Comment]:
-    """Comments, and empty lines, between the keys and values."""
+def find_comments(original: Original, start: int) -> list[Comment]:
+    """Comments, and empty lines, between the keys and values from offset `start` on."""
+    return list(_comments(original, start))
+
+
+def _comments(original: Original, start: int) -> Iterator[Comment]:
     text = original.text
     for first, last in original.gaps(start):
         position = first
@@ -273,17 +277,16 @@ def _comments(original: Original, start: int) -> Iterator[_Comment]:
                 at = begin + match.start() + len(match[1])
                 before = text[line_start:at]
                 bare = before.rstrip()
-                yield _Comment(text.count("\n", 0, at), at - line_start, text[at:end].rstrip(), before[len(bare) :], not bare)
+                yield Comment(text.count("\n", 0, at), at - line_start, text[at:end].rstrip(), before[len(bare) :], not bare)
             elif not full.strip() and end < last and begin == line_start and (begin > first or first == start):
-                yield _Comment(text.count("\n", 0, begin), 0, "", "", True)
+                yield Comment(text.count("\n", 0, begin), 0, "", "", True)
 
 
-def attach(original: Original, notes: Notes, start: int) -> list[str]:
-    """Put every comment from offset `start` on into the tree; returns those that have no place there, for the top."""
+def attach(original: Original, notes: Notes, found: Sequence[Comment]) -> list[str]:
+    """Put every comment into the tree; returns those that have no place there, for the top."""
     before: dict[tuple[int, int], list[Note]] = {}
     after: dict[tuple[int, int], list[Note]] = {}
     entries = original.entries
-    found = list(_comments(original, start))
     if not entries:
         return [one.text for one in found]
     for one in (one for one in found if not one.alone):
@@ -302,17 +305,17 @@ def _key(entry: Entry) -> tuple[int, int]:
     return id(entry.container), entry.index
 
 
-def _runs(alone: Sequence[_Comment], entries: Sequence[Entry]) -> Iterator[list[_Comment]]:
+def _runs(alone: Sequence[Comment], entries: Sequence[Entry]) -> Iterator[list[Comment]]:
     """Comment lines with no entry between them."""
     starts = [entry.line for entry in entries]
-    groups: dict[int, list[_Comment]] = {}
+    groups: dict[int, list[Comment]] = {}
     for one in alone:
         groups.setdefault(sum(start < one.line for start in starts), []).append(one)
     yield from groups.values()
 
 
 def _place(
-    run: list[_Comment], entries: Sequence[Entry], before: dict[tuple[int, int], list[Note]],
+    run: list[Comment], entries: Sequence[Entry], before: dict[tuple[int, int], list[Note]],
     after: dict[tuple[int, int], list[Note]],
 ) -> None:
     """What is indented deeper than the next entry ends a block before it; the rest stands above the next entry."""
@@ -322,6 +325,7 @@ def _place(
         while run and not run[-1].text:
             run.pop()
     cut = max((n + 1 for n, one in enumerate(run) if one.text and one.column > margin), default=0)
+    cut = cut if run and entries[0].line < run[0].line else 0
     for one in run[:cut]:
         column = one.column if one.text else next(c.column for c in run[:cut] if c.text and c.line > one.line)
         target = _ending(entries, one.line, column)

@@ -11,6 +11,7 @@ from srtgen.topology import idle_gpus, on_node, ranges
 from srtgen.words import Part, Shell, Var, Word, word
 
 SCHEMA = "srtgen/plan/1"
+_VARIABLE = re.compile(r"\"\$\{([A-Za-z0-9_]+)(?::\?)?\}\"")
 
 
 def text(plan: Plan) -> str:
@@ -65,10 +66,8 @@ def _head(plan: Plan) -> str:
         f"sbatch: {directives}",
         f"KV transfer: {plan.transport or 'none'}; container runtime: {plan.runtime.name}",
     ]
-    secrets = sorted(set(plan.require_env))
-    needed = ", ".join([*(f"NODE_{n}_ADDR" for n in range(plan.placement.nodes)), "SLURM_JOB_ID", *secrets])
-    client = "; the client also BENCH_DIR, where its results go" if plan.points else ""
-    return "\n".join([*lines, f"The commands below read {needed}{client}."])
+    needed = dict.fromkeys(name for _, command in commands(plan) for name in _VARIABLE.findall(command))
+    return "\n".join([*lines, f"The commands below read {', '.join(needed)}."])
 
 
 def _node(plan: Plan, node: int) -> str:

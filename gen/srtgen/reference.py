@@ -15,6 +15,10 @@ An editor with the YAML language server completes recipes whose first line names
 `srtgen schema recipe --flags > recipe.schema.json` makes, which knows the engine's flags too).
 """
 
+_CODES = """Errors end the generation. Warnings and notes stand in the bundle's README and manifest; a recipe silences one
+with `silence: [{code: ..., reason: ...}]`, and `--strict` makes errors of the warnings that are not silenced.
+"""
+
 
 def text() -> str:
     """The whole reference as Markdown."""
@@ -25,8 +29,7 @@ def text() -> str:
         "\n## Cluster profile\n",
         *_fields(schemas.schema("cluster")),
         "\n## Codes\n",
-        "Errors end the generation. Warnings and notes stand in the bundle's README and manifest; a recipe silences one\n"
-        "with `silence: [{code: ..., reason: ...}]`, and `--strict` makes errors of the warnings that are not silenced.\n",
+        _CODES,
         "| code | severity | what |\n| --- | --- | --- |",
         *(
             f"| [{code}](#{code}) | {(e := catalogue.entry(code)).severity} | {_cell(e.says)} |"

@@ -29,10 +29,8 @@ def _images(processes: List[Dict[str, Any]]) -> Dict[str, Any]:
 
 
 def _recipe(manifest: Dict[str, Any]) -> Any:
-    for entry in manifest.get("inputs", []):
-        if "cluster" not in str(entry.get("file", "")):
-            return entry.get("sha256")
-    return None
+    inputs = manifest.get("inputs", [])
+    return inputs[0].get("sha256") if inputs else None
 
 
 def gather(results: Path) -> Dict[str, Any]:

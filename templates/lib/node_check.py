@@ -1,7 +1,7 @@
 """Preflight of one node, run there on the host: prints a line per check and the node's addresses.
 
 Lines are tab separated: node, "check", name, ok|fail|note|skip, text; node, "address", interface, address, network;
-node, "modified", file of the bundle.
+node, "modified", file of the bundle; node, "fact", name, value.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import subprocess
 import sys
 from typing import Callable, List, Tuple
 
+import node_facts
 import node_files
 import node_gpu
 import node_net
@@ -88,6 +89,8 @@ def main(argv: "List[str]") -> int:
         say("modified", path)
     for name, check in CHECKS:
         run_check(name, check, plan)
+    for name, value in node_facts.facts(plan):
+        say("fact", name, value)
     for item in plan.command:
         name, _, command = item.partition("\t")
         run_check(name, profile_check(command), plan)

@@ -9,6 +9,7 @@ node_hosts=() # by plan index
 declare -A check_status=() # "host name" -> ok fail note skip
 declare -A check_text=()
 declare -A node_done=()
+declare -A node_facts=()   # host -> JSON members
 
 # Reads the allocation into node_hosts; the count must be the plan's whatever sbatch was told.
 read_nodes() {
@@ -89,11 +90,31 @@ read_report() {
         check_text["${host} ${name}"]="${text}"
         ;;
       address) candidates["${host}"]+="${name} ${status} ${text}"$'\n' ;;
+      fact) add_fact "${host}" "${name}" "${status}" ;;
       modified) [[ " ${result_modified[*]} " == *" ${name} "* ]] || result_modified+=("${name}") ;;
       end) node_done["${host}"]=1 ;;
       *) [[ -z "${host}" ]] || log "preflight: ${host}${kind:+ ${kind}}" ;; # srun's own words
     esac
   done <"${report}"
+}
+
+# Keeps a fact of HOST for identity.json.
+add_fact() {
+  local host="$1" json
+  json_string "$2"
+  json="${REPLY}"
+  json_string "$3"
+  node_facts["${host}"]+="${node_facts["${host}"]:+,}${json}:${REPLY}"
+}
+
+# What the nodes are, beside the results: numbers compare only where these are equal.
+write_identity() {
+  local host json=''
+  for host in "${node_hosts[@]}"; do
+    json_string "${host}"
+    json+="${json:+,}${REPLY}:{${node_facts["${host}"]:-}}"
+  done
+  { printf '{"nodes":{%s}}\n' "${json}" >"${job_folder}/identity.json"; } 2>/dev/null || warn 'cannot write identity.json'
 }
 
 # Logs the table nodes x checks, then the texts that matter. Sets preflight_failure to the first failure.
@@ -158,4 +179,5 @@ preflight() {
   [[ -z "${preflight_failure}" ]] || fail 10 "preflight: ${preflight_failure}" preflight "${preflight_node}"
   choose_addresses
   write_nodes_tsv
+  write_identity
 }

@@ -61,14 +61,19 @@ def command(
     say(made.remarks)
     if output is None and not in_place:
         click.echo(made.content, nl=False)
-    elif problem := _write(_Target(old if in_place else output, in_place or force), made.content):
+        return
+    target = _Target(old if in_place else output, in_place or force)
+    if problem := _write(target, made.content):
         _stop(problem)
+    click.echo(visible(f"{target.path}: layout 2, the same plan"), err=True)
 
 
 def _check_extra() -> None:
     try:
-        import ruamel.yaml  # noqa: F401
-    except ModuleNotFoundError:
+        from srtgen import migration  # noqa: F401
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "ruamel":
+            raise
         _stop(_EXTRA)
 
 
@@ -86,7 +91,7 @@ def _one(source: Source, site: Source | None) -> Migrated:
 def _folder(old: Path, output: Path | None, in_place: bool, force: bool, site: Source | None) -> int:
     """Migrate every recipe below a folder and report on each; the exit code."""
     counts = {"migrated": 0, "failed": 0, "left as they are": 0}
-    for path in _yaml_files(old):
+    for path in list(_yaml_files(old)):
         target = _Target(path if in_place else output and output / path.relative_to(old), in_place or force)
         counts[_member(path, target, site)] += 1
     click.echo(", ".join(f"{number} {words}" for words, number in counts.items()), err=True)
@@ -110,7 +115,7 @@ def _member(path: Path, target: _Target, site: Source | None) -> str:
     if target.path and (problem := _write(target, made.content)):
         click.echo(visible(f"{path}: not migrated: {problem}"), err=True)
         return "failed"
-    click.echo(visible(f"{path}: {'-> ' + str(target.path) if target.path else 'the same plan in layout 2'}"))
+    click.echo(visible(f"{path}: {f'layout 2 in {target.path}' if target.path else 'can be layout 2'}, the same plan"))
     return "migrated"
 
 

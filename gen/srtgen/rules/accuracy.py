@@ -52,8 +52,8 @@ def prefix_caching(facts: Facts, report: Report) -> None:
         ):
             continue
         message = (
-            f"{worker.role.name} leaves enable_prefix_caching to the image: off before {PREFIX_CACHING_ON_SINCE}, on since; "
-            f"{known.words}; write true or false"
+            f"{worker.role.name} leaves enable_prefix_caching to the image: off before {PREFIX_CACHING_ON_SINCE}, "
+            f"on since; {known.words}; write true or false"
         )
         report.put("warning", *worker.place, message, "prefix-caching-unstated")
 

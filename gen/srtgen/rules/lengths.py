@@ -17,7 +17,7 @@ def model_length(facts: Facts, report: Report) -> None:
         length = worker.program.number("max_model_len")
         if length is not None and 0 < length < bench.isl + bench.osl:
             setting = worker.program.flags["max_model_len"]
-            message = f"{length:g} tokens are fewer than isl + osl = {bench.isl + bench.osl}: the longest requests are refused"
+            message = f"{length:g} tokens are fewer than isl + osl, {bench.isl + bench.osl}: the longest are refused"
             report.put("error", setting.document, setting.path, message, "max-model-len", at_key=False)
 
 
@@ -43,7 +43,7 @@ def attention_sequences(facts: Facts, report: Report) -> None:
         if worker.sizes.dp_attention and "max_num_seqs" not in worker.program.flags:
             setting = worker.program.flags["enable_dp_attention"]
             default = worker.program.effective("max_num_seqs")
-            message = f"the default max-num-seqs, {default:g} on each rank, runs out of memory; write the sweep's highest concurrency"
+            message = f"the default max-num-seqs, {default:g} a rank, runs out of memory; write the highest concurrency"
             report.put("warning", setting.document, setting.path, message, "dp-attention-seqs")
 
 

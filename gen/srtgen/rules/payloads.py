@@ -155,7 +155,7 @@ def _formats(
     if not formats:
         return
     layers = value.get("layer_quant_config")
-    named = [(("global_quant_config",), value.get("global_quant_config"))]
+    named: list[tuple[Path, Any]] = [(("global_quant_config",), value.get("global_quant_config"))]
     if isinstance(layers, dict):
         named += [(("layer_quant_config", layer), one) for layer, one in layers.items()]
     for below, name in named:
