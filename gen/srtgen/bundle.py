@@ -133,14 +133,15 @@ def _edited(path: Path, entry: dict[str, object]) -> bool:
 
 def _check_places(out: Path, files: Mapping[str, File]) -> None:
     """A link or a file where a folder of the bundle has to be would lead the writing elsewhere."""
-    for folder in sorted({parent for path in files for parent in Path(path).parents if str(parent) != "."}):
+    split = [path.split("/") for path in files]
+    for folder in sorted({"/".join(parts[:depth]) for parts in split for depth in range(1, len(parts))}):
         place = out / folder
         if place.is_symlink():
             raise Refused(f"{place} is a link; a bundle's folders must be real")
         if place.exists() and not place.is_dir():
             raise Refused(f"{place} is not a folder")
     for path in files:
-        if (out / path).is_dir() and not (out / path).is_symlink():
+        if os.path.isdir(f"{out}/{path}") and not os.path.islink(f"{out}/{path}"):
             raise Refused(f"{out / path} is a folder where a file has to be")
 
 
@@ -160,9 +161,8 @@ def _replace(out: Path, path: str, file: File) -> None:
         return
     folder, _, name = target.rpartition("/")
     temporary = f"{folder}/.{name}.srtgen-{os.getpid()}"
-    os.makedirs(folder, _FOLDER_MODE, exist_ok=True)
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        descriptor = _create(temporary, folder)
         with open(descriptor, "wb") as stream:
             stream.write(file.content)
             os.fchmod(descriptor, mode)
@@ -171,6 +171,16 @@ def _replace(out: Path, path: str, file: File) -> None:
         with suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def _create(path: str, folder: str) -> int:
+    """A descriptor of a new file; its folder is made only where it turns out to be missing."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        os.makedirs(folder, _FOLDER_MODE, exist_ok=True)
+        return os.open(path, flags, 0o600)
 
 
 def _is_already(target: str, mode: int, content: bytes) -> bool:

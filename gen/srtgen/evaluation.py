@@ -34,6 +34,7 @@ class Evaluation(NamedTuple):
     max_empty_ratio: str
     max_unextracted_ratio: str
     python: str
+    target_python: str
     packages: str
     packages_path: str
     system_site_packages: bool
@@ -64,6 +65,7 @@ def read(recipe: Recipe, report: Report) -> Evaluation | None:
         max_empty_ratio=document.sources.get(("eval", "max_empty_ratio"), "0"),
         max_unextracted_ratio=document.sources.get(("eval", "max_unextracted_ratio"), ""),
         python=given.get("python", "python3"),
+        target_python=given.get("target_python", "3.12"),
         packages=given.get("packages", "index"),
         packages_path=given.get("packages_path", ""),
         system_site_packages=given.get("system_site_packages", False),

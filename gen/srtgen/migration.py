@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import re
-from itertools import zip_longest
 from typing import Any, Iterator, Mapping, NamedTuple
 
-from srtgen import compare, document, generate, layout1, layout1_roles, points, source, variants
+from srtgen import document, generate, layout1, layout1_roles, migration_proof, points, schemas, source, variants
 from srtgen.document import Document
 from srtgen.errors import Problem, RecipeError
-from srtgen.generate import Bundle, Source
+from srtgen.generate import Source
 from srtgen.layout1_names import ROLES
-from srtgen.manifest import JOB_SCRIPT, NAME
+from srtgen.migration_comments import attach, find_comments
 from srtgen.migration_moves import Mover
-from srtgen.migration_nodes import Indents, MappingNode, Node, YAMLError, compose, serialize
-from srtgen.migration_text import Notes, Original, Values, attach, find_comments
+from srtgen.migration_nodes import MappingNode, Node, YAMLError, compose, serialize
+from srtgen.migration_notes import Notes, Values
+from srtgen.migration_text import Original
 from srtgen.recipe import COLOCATE
 from srtgen.report import Report
 
 _BOM = b"\xef\xbb\xbf"
 _START = re.compile(r"^---(?=[ \n])", re.MULTILINE)
-_FACTS = ("name", "recipe", "served_model", "nodes", "processes")
-_PLAN_ID = re.compile(rb"PLAN_ID=\S+")
-# Files that hold the recipe itself, or positions in it.
-_OF_THE_TEXT = frozenset({NAME, "recipe.yaml", "README.md"})
+_WRITTEN = "gpus: {size} is written for the {role} workers, as layout 1 works it out"
 _TAKEN_APART = ("resources", "backend", "frontend", "benchmark", "container_mounts")
 
 
@@ -43,9 +39,9 @@ def migrate(old: Source, cluster: Source | None) -> Migrated:
     try:
         text, said = _rewritten(source.decode(old.shown, old.content), loaded, gpus_per_node)
     except YAMLError as error:
-        raise RecipeError([_failure(old, " ".join(str(error).split()))]) from None
+        raise RecipeError([migration_proof.failure(old, " ".join(str(error).split()))]) from None
     content = _as_before(text, old.content)
-    _prove(old, old._replace(content=content), cluster, loaded)
+    migration_proof.prove(old, old._replace(content=content), cluster, _selectors(loaded))
     return Migrated(content, tuple(Problem(old.shown, line, 1, "", words, "note") for line, words in said))
 
 
@@ -55,7 +51,7 @@ def layout(data: Any) -> int:
         return 0
     recipe = data.get("base") if variants.is_variants(data) else data
     if not isinstance(recipe, dict):
-        return 0
+        return 1  # variants of nothing: the generator says so
     if {"schema", "roles", "engine"} & set(recipe):
         return 2
     return 1 if len({"model", "resources", "backend", "frontend", "benchmark"} & set(recipe)) > 1 else 0
@@ -98,9 +94,9 @@ def _rewritten(text: str, loaded: Document, gpus_per_node: int | None) -> tuple[
     mover.apply()
     values = Values(original)
     values.conceal(root)
-    lines = top + notes.restored(serialize(root, _indents(original)), values)
+    lines = top + notes.restored(serialize(root, original.indents()), values)
     before = text[: head.start()] + "---\n" if head else ""
-    made = before + "\n".join(lines).rstrip("\n") + "\n"
+    made = before + "\n".join(lines) + "\n"
     lost = [(one.line + 1, f"no place for this comment: {one.text}") for one in comments if one.text not in made]
     return made, sorted({*mover.said, *lost})
 
@@ -130,30 +126,23 @@ def _opened(tree: MappingNode) -> Iterator[Node]:
                         yield from _opened(item)
 
 
-def _indents(original: Original) -> Indents:
-    """How the file indents, by the first mapping and the first list in a mapping."""
-    found: dict[bool, int] = {}
-    for outer in original.entries:
-        if not isinstance(outer.container, MappingNode):
-            continue
-        inner = next((e for e in original.entries if e.container is outer.value), None)
-        if inner is not None:
-            found.setdefault(isinstance(outer.value, MappingNode), inner.column - outer.column)
-    return Indents(found.get(True, 2), found.get(False, 2))
-
-
 def _move(mover: Mover, trees: Mapping[str, MappingNode], loaded: Document, gpus_per_node: int | None) -> None:
     resolved = {key: _points(loaded, key) for key in trees}
     roles = {role for docs in resolved.values() for doc in docs for role in layout1_roles.given(doc.data["resources"])}
     main = "" if "" in trees else "base"
     kind = _kind(loaded.data[main] if main else loaded.data)
     needed = _gpus(resolved[main], gpus_per_node, frozenset())
+    mover.said += [(_line(loaded, main, role), _WRITTEN.format(size=size, role=role)) for role, size in needed.items()]
     mover.tree(trees[main], needed, kind, roles or ROLES, first=True)
     for key, tree in trees.items():
         if key != main and tree is not trees[main]:
             own = _gpus(resolved[key], gpus_per_node, frozenset(needed))
             changed = {role: size for role, size in own.items() if size != needed.get(role)}
             mover.tree(tree, changed, kind, roles or ROLES, first=False)
+
+
+def _line(loaded: Document, main: str, role: str) -> int:
+    return loaded.key_mark((*filter(None, (main,)), "resources", f"{role}_workers")).line
 
 
 def _kind(data: Mapping[str, Any]) -> str:
@@ -167,7 +156,7 @@ def _points(loaded: Document, key: str) -> list[Document]:
         found = [point.document for point in points.expand(loaded, (), key)[1]]
     except RecipeError:
         return []
-    return [doc for doc in found if not generate.schemas.judge(doc, "recipe-1").problems]
+    return [doc for doc in found if not schemas.judge(doc, "recipe-1").problems]
 
 
 def _gpus(docs: list[Document], gpus_per_node: int | None, written: frozenset[str]) -> dict[str, int]:
@@ -196,51 +185,8 @@ def _uneven(doc: Document, gpus_per_node: int | None, written: frozenset[str]) -
     }
 
 
-def _prove(old: Source, new: Source, cluster: Source | None, loaded: Document) -> None:
-    """RecipeError if the plans of any recipe in the file differ."""
-    selectors = [""]
-    if "base" in loaded.data:
-        selectors = ["base"] * bool(_points(loaded, "base")) + [""] * (len(loaded.data) > 1)
-    for selector in selectors:
-        before = _bundles(old, cluster, selector)
-        after = _bundles(new, cluster, selector)
-        for one, two in zip_longest(before, _expressed(after, old)):
-            if found := differences(one, two):
-                raise RecipeError(_failure(old, words) for words in found)
-
-
-def _bundles(of: Source, cluster: Source | None, selector: str) -> Iterator[Bundle]:
-    family = generate.family(of, cluster, (), selector)
-    for point in family.points:
-        yield generate.make(family, point)
-
-
-def _expressed(bundles: Iterator[Bundle], old: Source) -> Iterator[Bundle]:
-    """The bundles; where there is none, its problems as those of the migration."""
-    try:
-        yield from bundles
-    except RecipeError as error:
-        raise RecipeError(
-            _failure(old, f"{p.path}: {p.message}" if p.path else p.message) for p in error.problems if p.severity == "error"
-        ) from None
-
-
-def _failure(old: Source, words: str) -> Problem:
-    return Problem(old.shown, 1, 1, "", f"cannot be written in layout 2 with the same plan: {words}")
-
-
-def differences(old: Bundle | None, new: Bundle | None) -> list[str]:
-    """What two bundles do differently, in words; none if they give the same plan."""
-    if old is None or new is None:
-        return ["another number of recipes"]
-    one, two = (json.loads(bundle.files[NAME].content) for bundle in (old, new))
-    scripts = [bundle.files[JOB_SCRIPT].content.decode() for bundle in (old, new)]
-    found = compare.manifests(one, two) + compare.job_scripts(scripts[0], scripts[1])
-    said = [f"{change.subject}: {change.aspect}: {change.text()}" for change in found]
-    said += [f"the manifest's {key}" for key in _FACTS if one[key] != two[key]]
-    for path in sorted({*old.files, *new.files} - _OF_THE_TEXT):
-        files = [bundle.files.get(path) for bundle in (old, new)]
-        contents = [file and (_PLAN_ID.sub(b"", file.content), file.executable) for file in files]
-        if contents[0] != contents[1]:
-            said.append(f"the file {path}")
-    return said
+def _selectors(loaded: Document) -> list[str]:
+    """What chooses every recipe of the file, the base too where it is one."""
+    if "base" not in loaded.data:
+        return [""]
+    return ["base"] * bool(_points(loaded, "base")) + [""] * (len(loaded.data) > 1)

@@ -49,7 +49,7 @@ def serialize(root: Node, indents: Indents) -> str:
 
 def _anchor(name: str) -> Anchor:
     anchor = Anchor()
-    anchor.value = name
+    anchor.value = name  # type: ignore[assignment]  # ruamel declares None alone
     anchor.always_dump = True
     return anchor
 
@@ -58,13 +58,24 @@ def anchored(node: Node) -> bool:
     return node.anchor is not None
 
 
+def in_flow(node: Node) -> bool:
+    """Whether a list or mapping is written with brackets."""
+    return bool(getattr(node, "flow_style", False))
+
+
+def style(node: Node) -> str | None:
+    """How a scalar is written: a quote, | or >; None if plain."""
+    found: str | None = getattr(node, "style", None)
+    return found
+
+
 def is_new(node: Node) -> bool:
     """Whether the node does not come from a file."""
     return node.start_mark is None
 
 
-def scalar(text: str, style: str | None = None) -> ScalarNode:
-    return ScalarNode(f"{_TAG}str" if style else _plain_tag(text), text, None, None, style)
+def scalar(text: str, quote: str | None = None) -> ScalarNode:
+    return ScalarNode(f"{_TAG}str" if quote else _plain_tag(text), text, None, None, quote)
 
 
 def _plain_tag(text: str) -> Any:
@@ -73,7 +84,7 @@ def _plain_tag(text: str) -> Any:
 
 def mapping(pairs: list[tuple[Node, Node]], like: Node | None = None) -> MappingNode:
     """A mapping that the file does not have, in the style of `like`."""
-    return MappingNode(f"{_TAG}map", pairs, None, None, bool(like and like.flow_style))
+    return MappingNode(f"{_TAG}map", pairs, None, None, like is not None and in_flow(like))
 
 
 def sequence(items: list[Node]) -> SequenceNode:
@@ -89,7 +100,7 @@ def copied(node: Node) -> Node:
         return MappingNode(node.tag, pairs, node.start_mark, node.end_mark, node.flow_style)
     if isinstance(node, SequenceNode):
         return SequenceNode(node.tag, [copied(item) for item in node.value], node.start_mark, node.end_mark, node.flow_style)
-    return ScalarNode(node.tag, node.value, node.start_mark, node.end_mark, node.style)
+    return ScalarNode(node.tag, node.value, node.start_mark, node.end_mark, style(node))
 
 
 def children(node: Node) -> Iterator[Node]:

@@ -271,7 +271,7 @@ def eval_view(plan: Plan) -> dict[str, Any]:
         "EVAL_MAX_EMPTY_RATIO": found.max_empty_ratio,
         "EVAL_MAX_UNEXTRACTED_RATIO": found.max_unextracted_ratio,
         "EVAL_PYTHON": found.python,
-        "EVAL_TARGET_PYTHON": "3.12",
+        "EVAL_TARGET_PYTHON": found.target_python,
         "EVAL_PACKAGES": found.packages,
         "EVAL_PACKAGES_PATH": found.packages_path,
         "EVAL_SYSTEM_SITE_PACKAGES": int(found.system_site_packages),

@@ -90,7 +90,10 @@ def work_folder(env: Mapping[str, str]) -> Path:
 def load(env: Mapping[str, str] = os.environ) -> EvalPlan:
     """Read the plan; raises EvalError."""
     unextracted = env.get("EVAL_MAX_UNEXTRACTED_RATIO")
-    offline, packages = env.get("EVAL_OFFLINE") == "1", env.get("EVAL_PACKAGES") or "index"
+    bundle = Path(env.get("SRTGEN_BUNDLE", ""))
+    # prefetch.sh writes the sums last: where they are, everything is, and the network is left alone.
+    offline = env.get("EVAL_OFFLINE") == "1" or (bundle / "offline" / "SHA256SUMS").is_file()
+    packages = env.get("EVAL_PACKAGES") or "index"
     if offline and packages == "index":
         packages = "wheels"  # those of the bundle's own offline/ folder
     copies = [env.get(name, "") for name in ("SRTGEN_LM_EVAL_RESULT_DIR", "SRTCTL_LM_EVAL_RESULT_DIR")]
@@ -112,7 +115,7 @@ def load(env: Mapping[str, str] = os.environ) -> EvalPlan:
         index_url=env.get("SRTGEN_PIP_INDEX_URL") or env.get("EVAL_INDEX_URL", ""),
         ca_file=env.get("SRTGEN_CA_FILE") or env.get("EVAL_CA_FILE", ""),
         task_data=env.get("SRTGEN_TASK_DATA", ""), meta=_json(env, "EVAL_META"),
-        bundle=Path(env.get("SRTGEN_BUNDLE", "")), results=Path(env.get("SRTGEN_RESULTS", "")) / "eval",
+        bundle=bundle, results=Path(env.get("SRTGEN_RESULTS", "")) / "eval",
         work=work_folder(env), result_copies=tuple(dict.fromkeys(copy for copy in copies if copy)),
     )
 

@@ -22,7 +22,8 @@ choose_eval() {
 # What an evaluation without a network needs must be in the bundle.
 check_eval_offline() {
   local output
-  [[ "${eval_mode}" != off && "${PLAN_EVAL_OFFLINE:-0}" == 1 ]] || return 0
+  [[ "${eval_mode}" != off ]] || return 0
+  [[ "${PLAN_EVAL_OFFLINE:-0}" == 1 || -e "${BUNDLE}/offline" ]] || return 0
   output="$(python3 -BsE "${BUNDLE}/lib/eval_offline.py" "${BUNDLE}" 2>&1)" ||
     fail 10 "preflight: the offline evaluation is not complete: ${output//$'\n'/; }"
 }

@@ -8,8 +8,8 @@ Prints medians of the job's own waits beside their limits, and what a hand-writt
 from __future__ import annotations
 
 import argparse
-import json
 import os
+import socket
 import statistics
 import sys
 import tempfile
@@ -59,8 +59,8 @@ class Run:
         prepare(self.live, folder)
         self.live.job = submit(self.live)
         self.work = Path(f"/tmp/srtgen-{self.live.job}")
-        self.workers = sum(1 for process in json.loads((self.live.bundle / "manifest.json").read_text())["processes"]
-                           if process["role"] != "atomesh")
+        self.workers = [process["step"] for process in self.live.manifest()["processes"]
+                        if process["role"] in ("prefill", "decode", "agg")]
 
     def wait(self, what: str, check: Callable[[], object], limit: float = 120) -> float:
         """The moment at which check became true."""
@@ -78,12 +78,10 @@ class Run:
         return path.stat().st_mtime
 
     def last_worker(self) -> float:
-        """When the last server process began: ATOM makes a folder in its working directory."""
-        def folders() -> list[Path]:
-            return list(self.work.glob("*/atom_torch_compile_cache"))
-
-        self.wait("the workers", lambda: len(folders()) == self.workers)
-        return max(path.stat().st_mtime for path in folders())
+        """When the last role script was about to become its server: then it has made its home folder."""
+        homes = [self.work / step / "home" for step in self.workers]
+        self.wait("the workers", lambda: all(path.exists() for path in homes))
+        return max(path.stat().st_mtime for path in homes)
 
     def client_pids(self) -> list[int]:
         return self.live.pids(self.live.nodes[0], "atom.benchmarks.benchmark_serving")
@@ -97,15 +95,18 @@ class Run:
         return moment
 
 
-def fetch(live: Live, address: str, port: int, path: str) -> str:
-    """An HTTP answer from inside the cluster's network, '' if there is none."""
-    import socket
+def fetch(address: str, port: int, path: str) -> str:
+    """The beginning of an HTTP answer, as seen from the calling thread's network; '' if there is none."""
     try:
         with socket.create_connection((address, port), 1) as connection:
-            connection.sendall(f"GET {path} HTTP/1.0\r\nHost: x\r\n\r\n".encode())
+            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
             data = b""
-            while piece := connection.recv(65536):
-                data += piece
+            connection.settimeout(0.2)
+            try:
+                while piece := connection.recv(65536):
+                    data += piece
+            except TimeoutError:
+                pass  # it keeps the connection open
             return data.decode(errors="replace")
     except OSError:
         return ""
@@ -129,11 +130,12 @@ class Watch(threading.Thread):
         self.run_.wait("the plan's addresses", (live.results / "nodes.tsv").exists)
         waiting = {(live.cluster.address(live.nodes[int(node)]), int(port)) for node, port in self.places()}
         while waiting and not self.stopped:
-            waiting = {place for place in waiting if " 200 " not in fetch(live, *place, "/health")[:20]}
+            waiting = {place for place in waiting if " 200 " not in fetch(*place, "/health")[:20]}
             time.sleep(0.05)
+        assert not self.stopped, "the workers were never seen healthy"
         self.healthy = time.time()
         router = live.cluster.address(live.nodes[0])
-        while not self.stopped and requests_of(fetch(live, router, 29000, "/metrics")) <= 2:  # the canary's two
+        while not self.stopped and requests_of(fetch(router, 29000, "/metrics")) <= 2:  # the canary's two
             time.sleep(0.05)
         self.first_request = time.time()
 

@@ -2,7 +2,7 @@
 
     python tests/benchmarks/sweep.py [--points 1000] [--recipe FILE] [--rounds 3]
 
-Prints the share that one more point costs of `srtgen RECIPE -o FOLDER` as a whole process, and the peak memory of a tenth
+Prints the share (of medians over the rounds) that one more point costs of `srtgen RECIPE -o FOLDER` as a whole process, and the peak memory of a tenth
 of the points and of all of them. Ends with 1 when a point costs more than 10 %, or memory grows by more than 10 %.
 """
 
@@ -62,19 +62,21 @@ def main() -> int:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder, out = Path(name), Path(name) / "out"
-        few = max(2, given.points // 10)
+        few = max(50, given.points // 10)
         spend(given.recipe, "-o", fresh(out))  # compiles, warms the disk cache
-        shares = []
+        singles, smalls = [], []
         for _ in range(given.rounds):
-            single, _ = spend(given.recipe, "-o", fresh(out))
-            small, small_kib = spend(swept(given.recipe, folder, few), "-o", fresh(out))
-            shares.append((small - single) / (few - 1) / single)
-        print(f"one generation: {single:.3f} s CPU; a further point: {statistics.median(shares):.1%} of it ({few} points)")
+            singles.append(spend(given.recipe, "-o", fresh(out))[0])
+            used, small_kib = spend(swept(given.recipe, folder, few), "-o", fresh(out))
+            smalls.append(used)
+        single = statistics.median(singles)
+        share = (statistics.median(smalls) - single) / (few - 1) / single
+        print(f"one generation: {single:.3f} s CPU; a further point: {share:.1%} of it ({few} points)")
         large, large_kib = spend(swept(given.recipe, folder, given.points), "-o", fresh(out))
         growth = large_kib / small_kib - 1
         print(f"{given.points} points: {large:.1f} s CPU, {(large - single) / (given.points - 1) / single:.1%} a point")
         print(f"peak memory: {small_kib / 1024:.1f} MiB for {few} points, {large_kib / 1024:.1f} MiB for {given.points} ({growth:+.1%})")
-    return int(statistics.median(shares) > MOST_PER_POINT or growth > MOST_GROWTH)
+    return int(share > MOST_PER_POINT or growth > MOST_GROWTH)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,8 @@ write_hosts() {
         printf '%s %s\n' "${ctld_addr}" "${host}"
         for node in "${node_list[@]}"; do printf '%s %s\n' "$(address "${node}")" "${node}"; done
     } >"${dir}/hosts"
-    # A name that is not in there is unknown at once: no DNS on the nodes.
+    # Without a way out a name that is not in there is unknown at once: no DNS on the nodes.
+    [[ ${mode} == netns ]] || return 0
     printf 'nameserver 127.0.0.1\noptions timeout:1 attempts:1\n' >"${dir}/resolv.conf"
 }
 

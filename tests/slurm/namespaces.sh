@@ -7,7 +7,7 @@ node_init='
 set -e
 hostname "$2"
 mount --bind "$1/hosts" /etc/hosts
-[ ! -f /etc/resolv.conf ] || mount --bind "$1/resolv.conf" /etc/resolv.conf
+[ ! -f "$1/resolv.conf" ] || [ ! -f /etc/resolv.conf ] || mount --bind "$1/resolv.conf" /etc/resolv.conf
 for path in $3; do
     mkdir -p "$1/private/$2$path" "$path"
     chmod --reference="$path" "$1/private/$2$path"
