@@ -87,6 +87,7 @@ on_exit() {
     result_verdict=failed
     result_reason="the results cannot be written into ${job_folder}: is the disk full?"
   fi
+  timeout -k 1 10 python3 -E -s -B "${BUNDLE}/lib/report.py" "${job_folder}" >/dev/null 2>&1 || log 'warning: no report.md'
   seconds_of "${phase_start_cs}"
   log "verdict: ${result_verdict} (${result_code}) after ${REPLY} s: ${result_reason}"
   log "results: ${job_folder}"
