@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -97,7 +98,9 @@ def runner_for(request: pytest.FixtureRequest) -> Runner:
     require_slurm()
     group = group_of(request.node)
     if "PYTEST_XDIST_WORKER" in os.environ and not request.node.nodeid.endswith(f"@{group}"):
-        pytest.fail("xdist does not keep groups together: --dist loadgroup is needed, and pytest before 9.2 for xdist 3.8")
+        # Right, but slow: each process starts a cluster and all of the group's jobs.
+        warnings.warn("xdist does not keep groups together: it needs --dist loadgroup, and xdist 3.8 a pytest before 9.2",
+                      stacklevel=1)
     if group not in _runners:
         wanted = []
         for item in request.session.items:

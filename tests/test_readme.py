@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from command_line import GEN
+from test_results_command import results
 from srtgen import generate
 from srtgen.generate import Source
 
@@ -24,6 +25,7 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ELSEWHERE = {
     r"(sbatch|salloc|srun|squeue|scancel)\b": "needs a cluster",
     r"\S*/?(submit|wait|status|logs|stop)\.sh\b": "needs a cluster",
+    r"(\S*/prefetch\.sh|rsync)\b": "needs the network",
     r"bash \S+/run\.sbatch": "needs an allocation",
     r"(python3 -m venv|(\S+/)?pip|pipx|uv|git|pre-commit)\b": "needs the network",
     r"\./tests/run\.sh|\S*tests/benchmarks/|python3? \S*benchmarks?/": "runs for minutes",
@@ -76,6 +78,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(TESTS / "layout1" / "agg-floor.1.yaml", place / "old-recipes" / "deep")
     shutil.copy(TESTS / "inferencex" / "models.yaml", place / "models_atom.yaml")
     shutil.copy(TESTS / "inferencex" / "master.yaml", place / "amd-master.yaml")
+    results(place / "before")
+    results(place / "after")
     (place / "bin").mkdir()
     (place / "bin" / "srtgen").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m srtgen "$@"\n')
     (place / "bin" / "srtgen").chmod(0o755)
