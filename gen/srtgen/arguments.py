@@ -1,7 +1,5 @@
 """From the recipe's `args` to command-line words, spelled and valued exactly as the recipe has them."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any, Callable, Iterable, NamedTuple

@@ -1,7 +1,5 @@
 """One `--set path=value` or `--unset path`: its text taken apart, and how its problems are reported."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any, Literal, NamedTuple

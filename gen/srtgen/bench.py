@@ -1,7 +1,5 @@
 """The benchmark's plan: its points and the exact command of each."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The explanations of all codes: `schema/checks/<code>.yaml`."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Works on manifests and on run.sbatch's text, so that it compares what is generat
 a job once ran with.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -4,8 +4,6 @@ Each item has `from_concurrency` and/or `to_concurrency` (both included) and, be
 merged over it for those points; later items win. `"{concurrency}"` in an item is the point's own concurrency.
 """
 
-from __future__ import annotations
-
 from typing import Any, Iterator, NamedTuple
 
 from srtgen import sweep

@@ -1,7 +1,5 @@
 """A YAML file as plain data, with the position and the source text of every value."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Problems of the user's input: where they are, what is wrong, and how they are printed."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import json

@@ -1,7 +1,5 @@
 """The accuracy evaluation: what the recipe asks for, with every default written out."""
 
-from __future__ import annotations
-
 from typing import Any, Mapping, NamedTuple
 
 from srtgen.document import Document

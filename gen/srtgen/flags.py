@@ -3,8 +3,6 @@
 Dates are ISO days; a spelling is valid from its date on, that day included. A missing date means the newest state.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A bundle's folder against generated files, and against its own manifest. Reads files; writes nothing."""
 
-from __future__ import annotations
-
 import difflib
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """The flow: load, check, plan, render. Pure: bytes in, files out."""
 
-from __future__ import annotations
-
 from typing import Iterator, Mapping, NamedTuple, Sequence
 
 from srtgen import checks, document, plan, points, profile, recipe, render, rules, schemas

@@ -1,7 +1,5 @@
 """The folder of many bundles: its index for people, programs and submit.sh."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, Mapping, NamedTuple, Sequence
 

@@ -1,7 +1,5 @@
 """Which kinds of workers a recipe of layout 1 has, by the keys of its `resources`."""
 
-from __future__ import annotations
-
 from typing import Any, Iterator, Mapping, NamedTuple
 
 from srtgen.errors import Path

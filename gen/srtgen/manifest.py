@@ -1,7 +1,5 @@
 """`manifest.json`: what the bundle is made of and exactly what will run."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any, Mapping, NamedTuple

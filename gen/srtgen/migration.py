@@ -1,7 +1,5 @@
 """From layout 1 to layout 2 in the author's own text, and the proof that both give the same plan."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Iterator, Mapping, NamedTuple
 

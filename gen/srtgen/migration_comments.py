@@ -1,7 +1,5 @@
 """Comments and empty lines of a recipe: found between its values, and put into its tree where they belong."""
 
-from __future__ import annotations
-
 import re
 from typing import Iterator, NamedTuple, Sequence
 

@@ -1,7 +1,5 @@
 """The members of a tree's mappings with the notes above them: taken out one by one, and put together again."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Iterable, Iterator, NamedTuple
 

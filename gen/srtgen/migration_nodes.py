@@ -4,8 +4,6 @@ The text of a value is never taken apart: what moves keeps its spelling, because
 original text takes its place afterwards (`migration_text`).
 """
 
-from __future__ import annotations
-
 import io
 from typing import Any, Iterator, NamedTuple
 

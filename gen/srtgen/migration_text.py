@@ -1,7 +1,5 @@
 """The text of a recipe beside its tree: where keys, list items and values stand, and how they are written."""
 
-from __future__ import annotations
-
 import re
 from typing import Iterator, NamedTuple
 

@@ -1,7 +1,5 @@
 """The model, images and mounts: where they come from, and the one name that the model is served under."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

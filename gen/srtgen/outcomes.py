@@ -1,7 +1,5 @@
 """Two jobs' results, point by point: change in percent, and what differs in identity, commands and environment."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, Mapping, NamedTuple

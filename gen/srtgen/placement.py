@@ -1,7 +1,5 @@
 """Which worker runs on which node and GPUs."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from collections import Counter

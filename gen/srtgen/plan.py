@@ -1,7 +1,5 @@
 """The plan: every decision made, every word final. Made from checked recipe and profile, rendered by templates."""
 
-from __future__ import annotations
-
 from typing import Mapping, NamedTuple
 
 from srtgen import bench, checks, environment, evaluation, model, ports, slurm

@@ -1,7 +1,5 @@
 """From one recipe file to the recipes in it: variants, then `--set`, then sweep, then settings by concurrency."""
 
-from __future__ import annotations
-
 from typing import Any, Iterator, NamedTuple, Sequence
 
 from srtgen import overrides

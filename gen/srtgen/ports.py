@@ -1,7 +1,5 @@
 """The table of ports: every listening socket of every process, per node, none twice."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

@@ -1,7 +1,5 @@
 """The cluster profile as typed data: what belongs to a site and never to a recipe."""
 
-from __future__ import annotations
-
 from typing import Any, Mapping, NamedTuple
 
 from srtgen.document import Document

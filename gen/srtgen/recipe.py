@@ -1,7 +1,5 @@
 """The recipe as typed data: what layout 2 says, defaults filled in, nothing decided yet."""
 
-from __future__ import annotations
-
 from typing import Any, Mapping, NamedTuple
 
 from srtgen.document import Document

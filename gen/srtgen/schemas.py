@@ -4,8 +4,6 @@ Two annotations of our own: `x-expects` words what is right where a type or patt
 `x-refused` (beside `not: {}`) marks a key that is known but not acted on.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """RECIPE arguments: a file, or `file:selector` for a variant in it; and the recipes that they stand for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Iterator, NamedTuple, Sequence
 

@@ -1,7 +1,5 @@
 """Slurm's words: time limits and the sbatch directives of the job, each with its origin."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import re

@@ -4,8 +4,6 @@ A value that is nothing but a placeholder takes the parameter with its type and 
 inside a text it takes the parameter's text. `{{name}}` stands for the text `{name}`; `${NAME}` is left alone.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

@@ -4,8 +4,6 @@ Merging is deep for mappings; a list or scalar replaces; null removes the key. I
 value a variant; a list of one value, or a single value, holds for all; a list that is meant stands in a list.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from fnmatch import fnmatchcase

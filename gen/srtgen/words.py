@@ -4,8 +4,6 @@ A `Word` is what a process receives as one argument or one environment value. It
 (known only in the job) or a `Param` (known now, but possibly another value for each worker of a role).
 """
 
-from __future__ import annotations
-
 import re
 from typing import Iterable, NamedTuple, Union
 

@@ -1,7 +1,5 @@
 """Inference engines. An engine is one adapter here; nothing outside this package asks which one it is."""
 
-from __future__ import annotations
-
 from typing import Mapping, NamedTuple, Protocol
 
 from srtgen.arguments import Line

@@ -1,7 +1,5 @@
 """ROCm ATOM: `python3 -m atom.entrypoints.openai_server`, one process a worker, one node a worker."""
 
-from __future__ import annotations
-
 import re
 import json
 from functools import lru_cache

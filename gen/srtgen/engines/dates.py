@@ -1,7 +1,5 @@
 """Which days an engine's build can be of: what the recipe says, else what the image's tag says."""
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from typing import NamedTuple

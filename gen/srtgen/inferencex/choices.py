@@ -1,7 +1,5 @@
 """What the two files leave open, and the names and phrases that recipes get from a row."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple, Sequence
 

@@ -1,7 +1,5 @@
 """A recipe about to be written: what the importer found out, before it becomes text."""
 
-from __future__ import annotations
-
 import shlex
 from typing import Any, NamedTuple
 

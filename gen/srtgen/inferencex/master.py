@@ -1,7 +1,5 @@
 """InferenceX's search space: the entry of one key, one row a topology (InferenceX 2026-08-22, amd-master.yaml)."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What InferenceX' multi-node launcher gives a model (2026-08-22, models_atom.yaml and server_atom.sh)."""
 
-from __future__ import annotations
-
 from typing import Callable, NamedTuple
 
 from srtgen.document import Document

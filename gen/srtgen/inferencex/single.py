@@ -1,8 +1,6 @@
 """Single-node keys: the flags of their launch scripts are no file of InferenceX' that a program could read, so they are
 data of ours (schema/inferencex/single_node.json)."""
 
-from __future__ import annotations
-
 import json
 from functools import lru_cache
 from typing import Any, Mapping, NamedTuple

@@ -1,7 +1,5 @@
 """Routers. A router is one adapter here; nothing outside this package asks which one it is."""
 
-from __future__ import annotations
-
 from typing import NamedTuple, Protocol
 
 from srtgen.arguments import Line

@@ -1,7 +1,5 @@
 """What the checks look at: the recipe with its flags by name, and what is known of the images."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Mapping, NamedTuple
 

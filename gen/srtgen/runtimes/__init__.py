@@ -1,7 +1,5 @@
 """Container runtimes: what must hold at generation for each. How a container is started is lib/container.sh."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import re
