@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import glob
-import json
 import os
 import shutil
 import subprocess
 from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+import node_gpu
 
 SYSFS = "/sys"
 ROCM_VERSION = "/opt/rocm/.info/version"
@@ -34,16 +35,6 @@ def run(argv: "List[str]") -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
-
-
-def smi() -> "Dict[str, Dict[str, Any]]":
-    """rocm-smi's rows by card, {} if it does not tell."""
-    text = run(["rocm-smi", "--showproductname", "--showmaxpower", "--showdriverversion", "--json"])
-    try:
-        rows = json.loads(text[text.index("{"):])
-    except ValueError:
-        return {}
-    return {name: row for name, row in rows.items() if isinstance(row, dict)} if isinstance(rows, dict) else {}
 
 
 def values(rows: "Dict[str, Dict[str, Any]]", word: str) -> "List[str]":
@@ -75,7 +66,8 @@ def digests(plan: argparse.Namespace) -> "Iterator[Tuple[str, str]]":
 
 def facts(plan: argparse.Namespace) -> "Iterator[Tuple[str, str]]":
     """Name and value of each fact that this node tells."""
-    rows = smi()
+    rows = node_gpu.known_rows or node_gpu.smi() or {}
+    rows = {name: row for name, row in rows.items() if isinstance(row, dict)}
     rows_of_cards = {name: row for name, row in rows.items() if name.startswith("card")}
     found = [
         ("gpu_model", same(values(rows_of_cards, "card series"))),

@@ -9,9 +9,10 @@ import os
 import shutil
 import subprocess
 import time
-from typing import List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 SYSFS = "/sys"
+known_rows: "Dict[str, Dict[str, Any]]" = {}  # what rocm-smi said last
 BUSY_BYTES = 8 << 30  # what a worker that ends leaves for a moment is below, what a leak leaves is above
 POLL_S = 2.0
 
@@ -38,18 +39,32 @@ def sysfs_used() -> "List[int]":
     return [value for value in values if value is not None]
 
 
-def smi_used() -> "Optional[List[int]]":
-    """Bytes in use of each GPU as rocm-smi says; None if it is missing or cannot be understood."""
+def smi() -> "Optional[Dict[str, Dict[str, Any]]]":
+    """rocm-smi's rows by card, with memory, product, power cap and driver in one call, for it is slow; None if it does not tell."""
     if shutil.which("rocm-smi") is None:
         return None
+    argv = ["rocm-smi", "--showmeminfo", "vram", "--showproductname", "--showmaxpower", "--showdriverversion", "--json"]
     try:
-        done = subprocess.run(["rocm-smi", "--showmeminfo", "vram", "--json"], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60)
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60)
         text = done.stdout.decode("utf-8", "replace")
-        cards = json.loads(text[text.index("{"):])
+        rows = json.loads(text[text.index("{"):])
+        known = dict(rows.items())
+    except (OSError, subprocess.TimeoutExpired, ValueError, AttributeError):
+        return None
+    known_rows.clear()
+    known_rows.update(known)
+    return known
+
+
+def smi_used() -> "Optional[List[int]]":
+    """Bytes in use of each GPU as rocm-smi says; None if it is missing or cannot be understood."""
+    cards = smi()
+    if cards is None:
+        return None
+    try:
         rows = [cards[name] for name in sorted(cards, key=lambda name: (len(name), name)) if name.startswith("card")]
         return [next(int(value) for key, value in row.items() if "used" in key.lower()) for row in rows]
-    except (OSError, subprocess.TimeoutExpired, ValueError, StopIteration, AttributeError, TypeError):
+    except (ValueError, StopIteration, AttributeError, TypeError):
         return None
 
 

@@ -11,9 +11,9 @@ raise_limits() {
 # Prints to the log what people ask when a worker misbehaves, in one line.
 print_identity() {
   local step="$1" python
-  python="$(python3 --version 2>&1)" || python="python3 of the image does not run for uid $(id -u): ${python}"
+  python="$(python3 --version 2>&1)" || python="python3 of the image does not run for uid ${EUID}: ${python}"
   printf 'srtgen: %s on %s, uid %s, %s, open files %s, memlock %s, GPUs %s\n' \
-    "${step}" "${SLURMD_NODENAME:-$(uname -n)}" "$(id -u)" "${python}" \
+    "${step}" "${SLURMD_NODENAME:-$(uname -n)}" "${EUID}" "${python}" \
     "$(ulimit -Sn)" "$(ulimit -l)" "${HIP_VISIBLE_DEVICES:-all}"
 }
 
@@ -22,7 +22,7 @@ print_identity() {
 print_versions() {
   local lister="${SRTGEN_BUNDLE}/lib/versions.py"
   [[ -r "${lister}" ]] || return 0
-  (timeout 30 python3 -B "${lister}" </dev/null 2>/dev/null &)
+  (nice -n 19 timeout 30 python3 -B "${lister}" </dev/null 2>/dev/null &)
 }
 
 # Waits for the line "go"; an end of the input means that the job is over.
@@ -40,10 +40,11 @@ wait_turn() {
 
 # Makes the folders below FOLDER that the environment names (HOME, caches): not every program does.
 make_own_folders() {
-  local folder="$1" name
+  local folder="$1" name own=()
   while IFS= read -r name; do
-    [[ "${!name}" != "${folder}/"* ]] || mkdir -p -- "${!name}"
+    [[ "${!name}" != "${folder}/"* ]] || own+=("${!name}")
   done < <(compgen -e)
+  ((${#own[@]} == 0)) || mkdir -p -- "${own[@]}"
 }
 
 # Shows that process PID of step STEP lives, by a file that changes every 5 s. A dead slurmstepd makes its srun hang
@@ -66,11 +67,11 @@ enter_role() {
   probe="${SRTGEN_RESULTS}/logs/.${step}.write"
   [[ -d "${TMPDIR:-}" && -w "${TMPDIR:-}" && "${#TMPDIR}" -lt 40 ]] || export TMPDIR=/tmp # sockets lie below it
   if ! mkdir -p -- "${folder}" || ! cd -- "${folder}"; then
-    printf 'srtgen: uid %s cannot write in /tmp of %s\n' "$(id -u)" "${SLURMD_NODENAME:-here}" >&2
+    printf 'srtgen: uid %s cannot write in /tmp of %s\n' "${EUID}" "${SLURMD_NODENAME:-here}" >&2
     exit 72
   fi
   if ! { : >"${probe}" && rm -f -- "${probe}"; }; then
-    printf 'srtgen: uid %s cannot write into the results folder %s from here\n' "$(id -u)" "${SRTGEN_RESULTS}" >&2
+    printf 'srtgen: uid %s cannot write into the results folder %s from here\n' "${EUID}" "${SRTGEN_RESULTS}" >&2
     exit 72
   fi
   make_own_folders "${folder}"

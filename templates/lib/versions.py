@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import shutil
 import subprocess
 
@@ -47,7 +48,8 @@ def main() -> None:
         version = distribution_version(distributions)
         if version:
             print("srtgen-version", name, version, flush=True)
-    version = router_version()
+    # A program that is started, not looked up: once per job is enough, by the step that runs it.
+    version = router_version() if os.environ.get("SRTGEN_TURN") == "1" else ""
     if version:
         print("srtgen-version", "atomesh", version, flush=True)
 

@@ -6,7 +6,8 @@ set -Eeuo pipefail
 shopt -s inherit_errexit
 
 index="${1:-0}"
-here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
+here="${BASH_SOURCE[0]%/*}"
+[[ "${BASH_SOURCE[0]}" == */* ]] || here=.
 
 # Masks and switches of the submitting shell or of Slurm would change what the program does.
 unset ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES CUDA_VISIBLE_DEVICES GPU_DEVICE_ORDINAL USE_ATOMESH_ENTRYPOINTS
