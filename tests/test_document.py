@@ -11,7 +11,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from srtgen import document, yaml12
+from srtgen import document
+from srtgen.document import yaml12
 from srtgen.document import Document, Mark, load
 from srtgen.errors import Problem, RecipeError, dotted
 

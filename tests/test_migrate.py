@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from command_line import GEN, run_here, srtgen
-from srtgen import document, generate, migration, migration_proof
+from srtgen import document, generate, migration
+from srtgen.migration import proof as migration_proof
 from srtgen.errors import RecipeError
 from srtgen.generate import Bundle, Source
 

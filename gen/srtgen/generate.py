@@ -2,7 +2,7 @@
 
 from typing import Iterator, Mapping, NamedTuple, Sequence
 
-from srtgen import checks, document, plan, points, profile, recipe, render, rules, schemas
+from srtgen import checks, document, planning, points, profile, recipe, render, rules, schemas
 from srtgen.errors import Problem, RecipeError
 from srtgen.manifest import File, Input
 from srtgen.plan import Plan
@@ -84,7 +84,7 @@ def check(of: Family, point: Point) -> Checked:
     checks.profile(of.profile, list(of.ignored), report)
     read = recipe.read(doc)
     rules.run(read, of.profile, report)
-    made = plan.make(read, of.profile, report)
+    made = planning.make(read, of.profile, report)
     return Checked(made, _settled(silence.apply(doc, report.findings()), of.strict))
 
 

@@ -12,7 +12,11 @@ from srtgen.bench import COMMAND_FILE
 from srtgen.errors import Problem
 from srtgen.manifest import File, Input
 from srtgen.plan import Plan
-from srtgen.views import bench_view, eval_view, job_view, readme_view, role_view
+from srtgen.views.bench import bench_view
+from srtgen.views.evaluation import eval_view
+from srtgen.views.job import job_view
+from srtgen.views.readme import readme_view
+from srtgen.views.role import role_view
 
 _EXECUTABLE = frozenset({"submit.sh", "wait.sh", "status.sh", "logs.sh", "stop.sh", "prefetch.sh", "eval/run.sh"})
 # Files that only a bundle with an evaluation has.

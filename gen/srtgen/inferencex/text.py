@@ -7,7 +7,7 @@ import re
 import textwrap
 from typing import Any, Iterator
 
-from srtgen import yaml12
+from srtgen.document import yaml12
 from srtgen.inferencex.draft import Draft, Item, Workers
 
 WIDTH = 120

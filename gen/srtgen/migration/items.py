@@ -3,9 +3,9 @@
 import re
 from typing import Any, Iterable, Iterator, NamedTuple
 
-from srtgen.migration_nodes import MappingNode, Node, copied, mapping, scalar, sequence, style
-from srtgen.migration_notes import Note, Notes
-from srtgen.migration_text import Pair
+from srtgen.migration.nodes import MappingNode, Node, copied, mapping, scalar, sequence, style
+from srtgen.migration.notes import Note, Notes
+from srtgen.migration.text import Pair
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./@:=,+-]*\Z")
 

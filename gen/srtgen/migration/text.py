@@ -3,7 +3,7 @@
 import re
 from typing import Iterator, NamedTuple
 
-from srtgen.migration_nodes import Indents, MappingNode, Node, ScalarNode, anchored, in_flow, is_new, walk
+from srtgen.migration.nodes import Indents, MappingNode, Node, ScalarNode, anchored, in_flow, is_new, walk
 
 Pair = tuple[Node, Node]
 

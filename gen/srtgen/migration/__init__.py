@@ -3,16 +3,19 @@
 import re
 from typing import Any, Iterator, Mapping, NamedTuple
 
-from srtgen import document, generate, layout1, layout1_roles, migration_proof, points, schemas, source, variants
+from srtgen import document, generate, layout1, points, schemas, variants
+from srtgen.layout1 import roles as layout1_roles
+from srtgen.migration import proof as migration_proof
+from srtgen.document import source
 from srtgen.document import Document
 from srtgen.errors import Problem, RecipeError
 from srtgen.generate import Source
-from srtgen.layout1_names import ROLES
-from srtgen.migration_comments import attach, find_comments
-from srtgen.migration_moves import Mover
-from srtgen.migration_nodes import MappingNode, Node, YAMLError, compose, serialize
-from srtgen.migration_notes import Notes, Values
-from srtgen.migration_text import Original
+from srtgen.layout1.names import ROLES
+from srtgen.migration.comments import attach, find_comments
+from srtgen.migration.moves import Mover
+from srtgen.migration.nodes import MappingNode, Node, YAMLError, compose, serialize
+from srtgen.migration.notes import Notes, Values
+from srtgen.migration.text import Original
 from srtgen.recipe import COLOCATE
 from srtgen.report import Report
 

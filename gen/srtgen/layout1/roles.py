@@ -3,7 +3,7 @@
 from typing import Any, Iterator, Mapping, NamedTuple
 
 from srtgen.errors import Path
-from srtgen.layout1_names import ARGS, ENVIRONMENT, ROLES
+from srtgen.layout1.names import ARGS, ENVIRONMENT, ROLES
 
 _PAIR = ("prefill", "decode")
 

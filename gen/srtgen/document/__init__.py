@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from srtgen.compose import compose
+from srtgen.document.compose import compose
 from srtgen.errors import Path, Problem, RecipeError, dotted
-from srtgen.nodes import MAX_DEPTH, Mark, Node
-from srtgen.source import MAX_BYTES, decode
+from srtgen.document.nodes import MAX_DEPTH, Mark, Node
+from srtgen.document.source import MAX_BYTES, decode
 
 __all__ = ["MAX_BYTES", "MAX_DEPTH", "Document", "Mark", "load", "parse"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Iterable, Mapping
 
 from srtgen import bench
-from srtgen.layout1_names import ARGS, ENVIRONMENT, MOVED, REARRANGED, ROLES, SWITCHED_OFF
-from srtgen.migration_items import Item, Items, keys_of, line_of, notes_below, type_of, with_schema
-from srtgen.migration_nodes import MappingNode, Node, ScalarNode, mapping, scalar
-from srtgen.migration_notes import Note, Notes
-from srtgen.migration_text import Entry, Original, Pair
+from srtgen.layout1.names import ARGS, ENVIRONMENT, MOVED, REARRANGED, ROLES, SWITCHED_OFF
+from srtgen.migration.items import Item, Items, keys_of, line_of, notes_below, type_of, with_schema
+from srtgen.migration.nodes import MappingNode, Node, ScalarNode, mapping, scalar
+from srtgen.migration.notes import Note, Notes
+from srtgen.migration.text import Entry, Original, Pair
 from srtgen.recipe import COLOCATE
 
 Parts = Mapping[str, list[Item]]  # what goes to each role

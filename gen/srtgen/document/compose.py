@@ -10,7 +10,7 @@ from __future__ import annotations
 import yaml
 
 from srtgen.errors import Path, Problem, RecipeError, dotted
-from srtgen.nodes import (
+from srtgen.document.nodes import (
     COLLECTION_TAGS,
     MAX_DEPTH,
     MAX_NODES,
@@ -23,8 +23,8 @@ from srtgen.nodes import (
     scalar_value,
     tag_message,
 )
-from srtgen.source import foreign_directive, syntax_problem
-from srtgen.yaml12 import short
+from srtgen.document.source import foreign_directive, syntax_problem
+from srtgen.document.yaml12 import short
 
 MAX_PROBLEMS = 100
 DEFAULT_LOADER: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

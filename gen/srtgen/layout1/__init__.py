@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from srtgen import bench, layout1_names, layout1_roles
+from srtgen import bench
+from srtgen.layout1 import names as layout1_names
+from srtgen.layout1 import roles as layout1_roles
 from srtgen.adapters import ENGINES, ROUTERS
 from srtgen.document import Document, Mark
 from srtgen.errors import Path
-from srtgen.layout1_names import ARGS, ENGINE_KEYS, ENVIRONMENT, MOVED, REARRANGED, ROLES, SWITCHED_OFF
+from srtgen.layout1.names import ARGS, ENGINE_KEYS, ENVIRONMENT, MOVED, REARRANGED, ROLES, SWITCHED_OFF
 from srtgen.parts import Assembly
 from srtgen.recipe import COLOCATE
 from srtgen.report import Report

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from srtgen.migration_nodes import MappingNode, Node, ScalarNode, SequenceNode, scalar, walk
-from srtgen.migration_text import Original, Pair, shifted
+from srtgen.migration.nodes import MappingNode, Node, ScalarNode, SequenceNode, scalar, walk
+from srtgen.migration.text import Original, Pair, shifted
 
 
 class Note(NamedTuple):

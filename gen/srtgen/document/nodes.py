@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from srtgen import yaml12
+from srtgen.document import yaml12
 from srtgen.errors import Path
 
 MAX_NODES = 100_000  # keys and values, counted where an alias or merge repeats them

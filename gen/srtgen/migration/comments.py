@@ -3,9 +3,9 @@
 import re
 from typing import Iterator, NamedTuple, Sequence
 
-from srtgen.migration_nodes import MappingNode
-from srtgen.migration_notes import Note, Notes
-from srtgen.migration_text import Entry, Original
+from srtgen.migration.nodes import MappingNode
+from srtgen.migration.notes import Note, Notes
+from srtgen.migration.text import Entry, Original
 
 _Places = dict[tuple[int, int], list[Note]]  # by container and index of an entry
 
