@@ -169,12 +169,12 @@ def test_python_m_and_a_foreign_folder(tmp_path: Path) -> None:
 
 
 def test_a_bug_of_ours_is_3(run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    from srtgen import plan
+    from srtgen import planning
 
     def broken(*_args: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr(plan, "make", broken)
+    monkeypatch.setattr(planning, "make", broken)
     code, said = run(RECIPE, "-o", tmp_path / "job")
     assert code == 3 and "bug of srtgen" in said.err and not (tmp_path / "job").exists()
 
