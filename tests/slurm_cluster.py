@@ -245,7 +245,8 @@ def cluster(nodes: int = 4, **options: Any) -> Iterator[SlurmCluster]:
 def standins_env(**more: str) -> dict[str, str]:
     """Environment by which a job of runtime none finds the stand-ins; more goes on top."""
     path = f"{STANDINS}/bin:" + os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-    return {"PATH": path, "PYTHONPATH": f"{STANDINS}/python", **more}
+    # Compiled once, not at each start of each stand-in, whatever the caller's shell says.
+    return {"PATH": path, "PYTHONPATH": f"{STANDINS}/python", "PYTHONDONTWRITEBYTECODE": "", **more}
 
 
 def rootfs_env(pass_names: Sequence[str] = (), **more: str) -> dict[str, str]:

@@ -79,4 +79,8 @@ def test_logs_and_results_are_complete(outcome: Outcome) -> None:
     assert [line.split("\t")[1] for line in lines[1:]] == outcome.live.nodes
     assert (folder / "job.log").read_text() in outcome.output
     assert sorted(path.name for path in folder.iterdir()) == \
-        ["bench", "eval", "job.log", "logs", "manifest.json", "nodes.tsv", "result.json"]
+        ["bench", "eval", "identity.json", "job.log", "logs", "manifest.json", "nodes.tsv", "report.md", "result.json"]
+    identity = json.loads((folder / "identity.json").read_text())["nodes"]
+    assert sorted(identity) == sorted(outcome.live.nodes)
+    assert {node["gpu_model"] for node in identity.values()} == {"AMD Instinct MI355X"}
+    assert "passed" in (folder / "report.md").read_text()
