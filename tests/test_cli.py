@@ -102,7 +102,7 @@ def test_files_of_the_wrong_kind(run, kind: str, option: str, tmp_path: Path) ->
     words = [file] if option == "recipe" else [RECIPE, "--cluster", file]
     code, said = run(*words, "-o", tmp_path / "job")
     assert code == 1, said.err
-    assert re.match(rf"{re.escape(str(file))}:\d+:\d+: (error|note|warning): ", said.err)
+    assert re.search(rf"^{re.escape(str(file))}:\d+:\d+: (error|note|warning): ", said.err, re.MULTILINE)
     assert "Traceback" not in said.err and not (tmp_path / "job").exists()
 
 
