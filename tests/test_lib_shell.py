@@ -134,10 +134,12 @@ def test_versions_of_the_container(tmp_path: Path) -> None:
     (site / "atom-0.1.4.dist-info").mkdir(parents=True)
     (site / "atom-0.1.4.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: atom\nVersion: 0.1.4\n")
     stub(tmp_path / "bin", "atomesh", "printf 'atomesh 0.1.0\\n'")
-    done = subprocess.run([sys.executable, "-B", str(LIB / "versions.py")], capture_output=True, text=True, timeout=30,
-                          env={"PYTHONPATH": str(site), "PATH": f"{tmp_path}/bin:/usr/bin:/bin"})
-    assert "srtgen-version atom 0.1.4\n" in done.stdout and "srtgen-version atomesh 0.1.0\n" in done.stdout
-    assert done.stderr == ""
+    env = {"PYTHONPATH": str(site), "PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
+    for turn in ("0", "1"):  # the router's and the client's steps have a turn, and start the program; workers do not
+        done = subprocess.run([sys.executable, "-B", str(LIB / "versions.py")], capture_output=True, text=True, timeout=30,
+                              env=env | {"SRTGEN_TURN": turn})
+        assert "srtgen-version atom 0.1.4\n" in done.stdout and done.stderr == ""
+        assert ("srtgen-version atomesh 0.1.0\n" in done.stdout) == (turn == "1")
 
 
 def test_the_client_beats_while_it_lives(tmp_path: Path, work: Path) -> None:

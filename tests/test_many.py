@@ -179,7 +179,7 @@ def test_killed_at_any_moment(submitter: Submitter) -> None:
     for attempt in range(60):
         process = submitter.start()
         try:
-            process.wait(timeout=chance.uniform(0.02, 0.6))
+            process.wait(timeout=chance.uniform(0.01, 0.25))
         except subprocess.TimeoutExpired:
             kills += 1
             if attempt % 2:
