@@ -76,7 +76,7 @@ bench_check() {
 bench_require() {
   local name missing=()
   for name in "$@"; do
-    [[ -n "${!name:-}" ]] || missing+=("${name}")
+    [[ -n "${!name:+set}" ]] || missing+=("${name}")
   done
   ((${#missing[@]} == 0)) || bench_refuse "not set at submission: ${missing[*]}"
 }

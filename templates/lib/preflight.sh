@@ -29,7 +29,7 @@ check_skipped() {
 check_required_environment() {
   local name missing=''
   for name in "${PLAN_REQUIRE_ENV[@]}"; do
-    [[ -n "${!name:-}" ]] || missing+=" ${name}"
+    [[ -n "${!name:+set}" ]] || missing+=" ${name}"
   done
   [[ -z "${missing}" ]] || fail 10 "not set when the job was submitted:${missing}"
 }
