@@ -45,6 +45,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
         autoescape=False,
+        optimized=False,  # a template is printed once: folding its constants costs more than it saves
     )
     environment.globals.clear()
     environment.tests.clear()
