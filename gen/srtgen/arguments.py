@@ -143,15 +143,16 @@ def _valued(flag: str, text: str, dialect: Dialect) -> Line:
 def compact_json(document: Document, path: Path, value: Any) -> str:
     """A YAML value as JSON without blanks, key order kept, UTF-8, numbers as the recipe writes them."""
     if isinstance(value, dict):
-        items = (f"{_json(k)}:{compact_json(document, (*path, k), v)}" for k, v in value.items())
+        items = (f"{json_text(k)}:{compact_json(document, (*path, k), v)}" for k, v in value.items())
         return "{" + ",".join(items) + "}"
     if isinstance(value, list):
         return "[" + ",".join(compact_json(document, (*path, n), v) for n, v in enumerate(value)) + "]"
     source = document.sources.get(path, "")
     if isinstance(value, (int, float)) and not isinstance(value, bool) and _JSON_NUMBER.match(source):
         return source
-    return _json(value)
+    return json_text(value)
 
 
-def _json(value: Any) -> str:
+def json_text(value: Any) -> str:
+    """A value as JSON without blanks, key order kept, UTF-8: the one form of JSON words."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

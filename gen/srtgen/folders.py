@@ -77,7 +77,7 @@ def verify(folder: Path) -> list[str]:
     problems = []
     if (folder / MARKER).exists():
         problems.append(f"{MARKER} is there: the last generation was broken off, jobs refuse this folder")
-    wanted = identity(content)
+    wanted = manifest.identity(content)
     if content.get("id") != wanted:
         problems.append(f"{manifest.NAME} was edited: its id is not that of its content")
     script = _script_id(folder)
@@ -100,14 +100,6 @@ def bundles_of(folder: Path) -> list[Path]:
         return [folder / job["folder"] for job in json.loads(index.read_bytes())["jobs"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Unreadable(f"{index} cannot be read: {error}") from None
-
-
-def identity(content: Mapping[str, Any]) -> str:
-    """The id of a manifest: the sha256 of its compact, key-sorted JSON without `id` and run.sbatch's entry."""
-    bare = {key: value for key, value in content.items() if key != "id"}
-    bare["files"] = {path: entry for path, entry in content["files"].items() if path != manifest.JOB_SCRIPT}
-    compact = json.dumps(bare, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return manifest.sha256(compact.encode())
 
 
 def _script_id(folder: Path) -> str | None:

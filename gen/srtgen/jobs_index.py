@@ -4,7 +4,6 @@ import json
 from typing import Any, Mapping, NamedTuple, Sequence
 
 from srtgen import __version__, manifest, resources, words
-from srtgen.folders import identity
 from srtgen.generate import Bundle
 from srtgen.manifest import File
 
@@ -57,7 +56,7 @@ def files(entries: Sequence[Entry]) -> dict[str, File]:
 def _manifest(own: Mapping[str, File]) -> bytes:
     listed = {path: {"sha256": manifest.sha256(f.content), "executable": f.executable} for path, f in sorted(own.items())}
     content: dict[str, Any] = {"schema": SCHEMA, "id": "", "srtgen": __version__, "files": listed}
-    return _json({**content, "id": identity(content)})
+    return _json({**content, "id": manifest.identity(content)})
 
 
 def _json(content: Mapping[str, Any]) -> bytes:

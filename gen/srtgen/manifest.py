@@ -58,10 +58,16 @@ def draft(
         "ignored_profile_keys": list(ignored),
         "files": {path: _file(files[path]) for path in sorted(files)},
     }
-    bare = {key: value for key, value in manifest.items() if key != "id"}
-    compact = json.dumps(bare, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    manifest["id"] = sha256(compact.encode())
+    manifest["id"] = identity(manifest)
     return manifest
+
+
+def identity(content: Mapping[str, Any]) -> str:
+    """The id of a manifest: the sha256 of its compact, key-sorted JSON without `id` and run.sbatch's entry."""
+    bare = {key: value for key, value in content.items() if key != "id"}
+    bare["files"] = {path: entry for path, entry in content["files"].items() if path != JOB_SCRIPT}
+    compact = json.dumps(bare, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return sha256(compact.encode())
 
 
 def finish(manifest: dict[str, Any], job_script: File) -> bytes:

@@ -117,17 +117,20 @@ def _problem(mount: Mount, taken: dict[str, str]) -> str | None:
     return None
 
 
-def images(recipe: Recipe, profile: Profile, report: Report) -> None:
-    """Image references that cannot be what they say."""
-    places: list[tuple[str, Path]] = [
-        (recipe.model.container, ("model", "container")),
+def image_places(recipe: Recipe) -> list[tuple[str, Path]]:
+    """Each image that the recipe names with its place; model.container, which the others default to, only once."""
+    default: tuple[str, Path] = (recipe.model.container, ("model", "container"))
+    others: list[tuple[str, Path]] = [
         (recipe.frontend.container, ("frontend", "container_image")),
         (recipe.benchmark.container, ("benchmark", "container_image")),
         *((role.container, (*role.path, "container")) for role in recipe.roles),
     ]
-    for container, path in places:
-        if path != ("model", "container") and container == recipe.model.container:
-            continue
+    return [default, *(place for place in others if place[0] != default[0])]
+
+
+def images(recipe: Recipe, profile: Profile, report: Report) -> None:
+    """Image references that cannot be what they say."""
+    for container, path in image_places(recipe):
         if container.startswith("."):
             report.error(recipe.document, path, f"{container} is relative; write an absolute path or an image reference")
         elif (found := placeholder(container)) is not None:

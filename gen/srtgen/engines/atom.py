@@ -1,9 +1,8 @@
 """ROCm ATOM: `python3 -m atom.entrypoints.openai_server`, one process a worker, one node a worker."""
 
 import re
-import json
 from functools import lru_cache
-from typing import Any, Mapping, NamedTuple
+from typing import Mapping, NamedTuple
 
 from srtgen import arguments, flags, resources
 from srtgen.arguments import Dialect, Line
@@ -184,20 +183,16 @@ def _kv_transfer_config(settings: EngineSettings, site: Site) -> Word | None:
         return word(others[0]) if others else None
     tail = {"protocol": settings.mooncake_protocol, "ib_device": settings.ib_device}
     ours = word(
-        '{"kv_role":' + _json(KV_ROLES[site.role.name]) + ',"kv_connector":' + _json(settings.connector),
+        '{"kv_role":' + arguments.json_text(KV_ROLES[site.role.name]) + ',"kv_connector":' + arguments.json_text(settings.connector),
         ',"proxy_ip":"',
         Param("host_ip", site.address),
         '","handshake_port":',
         Param("handshake_port", str(site.ports.handshake)),
-        "".join(f',"{key}":{_json(value)}' for key, value in tail.items() if value) + "}",
+        "".join(f',"{key}":{arguments.json_text(value)}' for key, value in tail.items() if value) + "}",
     )
     if not others:
         return ours
     return word('{"kv_connector":"multi","connectors":[', *ours, "," + ",".join(others) + "]}")
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _environment(settings: EngineSettings, site: Site) -> dict[str, Word]:

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from srtgen import slurm
+from srtgen import model, slurm
 from srtgen.errors import Path
+from srtgen.planning import HEALTH_DEFAULTS
 from srtgen.report import Report
 from srtgen.rules.facts import Facts
 
 _CACHES = ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME")
-_DEADLINE = {"max_attempts": 720, "interval_seconds": 5}
 
 
 def moving_images(facts: Facts, report: Report) -> None:
     """image-latest: the same recipe would run something else tomorrow."""
-    recipe = facts.recipe
-    places: list[tuple[str, Path]] = [
-        (recipe.model.container, ("model", "container")),
-        (recipe.frontend.container, ("frontend", "container_image")),
-        (recipe.benchmark.container, ("benchmark", "container_image")),
-        *((role.container, (*role.path, "container")) for role in recipe.roles),
-    ]
-    for container, path in places:
-        if path != ("model", "container") and container == recipe.model.container:
-            continue
+    for container, path in model.image_places(facts.recipe):
         image = facts.profile.containers.get(container, container)
         if image.startswith(("/", ".")) or "@" in image:
             continue
@@ -53,7 +44,7 @@ def deadline(facts: Facts, report: Report) -> None:
     """deadline-over-limit: the time limit would end the job before anyone says what did not load."""
     limit = slurm.time_limit(facts.recipe, facts.profile)
     total = slurm.seconds(limit) if limit else None
-    merged = {**_DEADLINE, **facts.profile.health_check, **facts.recipe.health_check}
+    merged = {**HEALTH_DEFAULTS, **facts.profile.health_check, **facts.recipe.health_check}
     wait = merged["max_attempts"] * merged["interval_seconds"]
     if total and wait >= total:
         own = facts.recipe.time_limit is not None or facts.profile.document is None

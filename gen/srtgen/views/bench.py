@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from srtgen import words
+from srtgen.arguments import json_text
 from srtgen.bench import Point
 from srtgen.bench import command as custom_command
 from srtgen.plan import Plan
-from srtgen.views.labels import compact, labels
+from srtgen.views.labels import labels
 from srtgen.views.role import exports
 from srtgen.words import Shell
 
@@ -40,7 +41,7 @@ def bench_view(plan: Plan) -> dict[str, Any]:
         "BENCH_GPUS_AGG": plan.gpus_of("agg"),
         "BENCH_GPUS_ALLOCATED": plan.placement.nodes * plan.placement.gpus_per_node,
         "BENCH_ROUTER_METRICS_PORT": plan.ports.router_metrics,
-        "BENCH_META": compact(labels(plan)),
+        "BENCH_META": json_text(labels(plan)),
     }
     return {
         "name": words.plain(plan.recipe.name),

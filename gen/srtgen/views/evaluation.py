@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from srtgen.arguments import json_text
 from srtgen.plan import Plan, work_folder
-from srtgen.views.labels import compact, labels
+from srtgen.views.labels import labels
 
 
 def eval_view(plan: Plan) -> dict[str, Any]:
@@ -24,9 +25,9 @@ def eval_view(plan: Plan) -> dict[str, Any]:
         "EVAL_CONCURRENCY": found.concurrency,
         "EVAL_ENDPOINT": found.endpoint,
         "EVAL_CHAT_TEMPLATE": int(found.chat_template),
-        "EVAL_GEN_KWARGS": compact(found.gen_kwargs),
+        "EVAL_GEN_KWARGS": json_text(found.gen_kwargs),
         "EVAL_REQUEST_TIMEOUT_S": found.request_timeout_s,
-        "EVAL_THRESHOLDS": compact(found.thresholds),
+        "EVAL_THRESHOLDS": json_text(found.thresholds),
         "EVAL_MAX_EMPTY_RATIO": found.max_empty_ratio,
         "EVAL_MAX_UNEXTRACTED_RATIO": found.max_unextracted_ratio,
         "EVAL_PYTHON": found.python,
@@ -38,7 +39,7 @@ def eval_view(plan: Plan) -> dict[str, Any]:
         "EVAL_INDEX_URL": plan.profile.pip_index_url,
         "EVAL_CA_FILE": plan.profile.ca_file,
         "EVAL_COMMAND": 0,
-        "EVAL_META": compact(meta),
+        "EVAL_META": json_text(meta),
     }
     own = work_folder(plan.client.step)
     exports = [(n, v) for n, v in plan.client.env if v[: len(own) - 1] != own[:-1]]

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from srtgen.plan import Plan
-
-
-def compact(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def labels(plan: Plan) -> dict[str, Any]:
