@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterable, NoReturn
+from typing import Iterable, Iterator, NoReturn
 
 import click
 
 from srtgen import show
+from srtgen.bundle import Refused
 from srtgen.document import MAX_BYTES
-from srtgen.errors import Problem, RecipeError
+from srtgen.errors import Problem, RecipeError, visible
 from srtgen.generate import Source
 
 EXIT_INPUT, EXIT_USAGE, EXIT_BUG, EXIT_INTERRUPTED = 1, 2, 3, 130
@@ -59,3 +61,16 @@ def fail(error: RecipeError, consequence: str) -> NoReturn:
     count = sum(p.severity == "error" for p in error.problems)
     click.echo(f"{count} {'error' if count == 1 else 'errors'}; {consequence}", err=True)
     sys.exit(EXIT_INPUT)
+
+
+@contextmanager
+def writing(output: Path) -> Iterator[None]:
+    """Around what writes `output`: a refusal or a failing disk ends the command in words."""
+    try:
+        yield
+    except Refused as refused:
+        click.echo(visible(f"srtgen: {refused}"), err=True)
+        sys.exit(EXIT_INPUT)
+    except OSError as error:
+        click.echo(visible(f"srtgen: cannot write {output}: {error.strerror}"), err=True)
+        sys.exit(EXIT_INPUT)

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from srtgen import bundle
-from srtgen.console import EXIT_INPUT, fail, say
+from srtgen.console import EXIT_INPUT, fail, say, writing
 from srtgen.errors import Problem, RecipeError, visible
 from srtgen.generate import Bundle, make
 from srtgen.options import OrderedCommand, changes, cluster_option, override_options
@@ -53,14 +53,8 @@ def command(
     if check:
         _check(context, made, output)
         return
-    try:
+    with writing(output):
         bundle.write(output, made.files, force)
-    except bundle.Refused as refused:
-        click.echo(visible(f"srtgen: {refused}"), err=True)
-        context.exit(EXIT_INPUT)
-    except OSError as error:
-        click.echo(visible(f"srtgen: cannot write {output}: {error.strerror}"), err=True)
-        context.exit(EXIT_INPUT)
     click.echo(visible(f"{output}: {len(made.files)} files; next: sbatch {output}/run.sbatch"), err=True)
 
 

@@ -7,8 +7,8 @@ from typing import Callable, Sequence
 
 import click
 
-from srtgen import bundle, folders, jobs_index, many
-from srtgen.console import EXIT_INPUT, fail, say
+from srtgen import folders, jobs_index, many
+from srtgen.console import EXIT_INPUT, fail, say, writing
 from srtgen.errors import RecipeError, visible
 from srtgen.generate import Bundle, Family
 
@@ -26,14 +26,8 @@ def run(
     if check:
         _check(context, made, output)
         return
-    try:
+    with writing(output):
         left = many.write(output, made, force)
-    except bundle.Refused as refused:
-        click.echo(visible(f"srtgen: {refused}"), err=True)
-        context.exit(EXIT_INPUT)
-    except OSError as error:
-        click.echo(visible(f"srtgen: cannot write {output}: {error.strerror}"), err=True)
-        context.exit(EXIT_INPUT)
     for name in left:
         click.echo(visible(f"{output}: {name} is no longer in the index; its folder is left as it is"), err=True)
     click.echo(visible(f"{output}: {len(made.entries)} bundles; next: {output}/{jobs_index.SUBMIT}"), err=True)
