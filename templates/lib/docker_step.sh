@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # A step in a docker container: docker_step.sh NAME OPTION... IMAGE COMMAND...
 # Stays as the container's parent, because killing the docker client leaves the container running:
-# on TERM it stops the container, and it removes it in any case.
+# on TERM it stops the container and removes it, and it removes it in any case.
 set -Eeuo pipefail
 shopt -s inherit_errexit
 
-readonly STOP_S=3 # must fit into Slurm's KillWait, which may be 5
+readonly STOP_S=2 # from TERM to KILL: with the removal it must fit into Slurm's KillWait, which may be 5
 
 # Sets device_options to what of the GPU and RDMA devices this node has, with the groups that own them.
 collect_devices() {
@@ -38,13 +38,25 @@ remove_container() {
   docker rm --force -- "${name}" >/dev/null 2>&1 || :
 }
 
+# Ends container NAME for good, without waiting for anything that may be slow: Slurm kills this shell soon.
+# shellcheck disable=SC2329  # the trap calls it
+on_term() {
+  local name="$1"
+  trap '' TERM INT HUP
+  stopping=1
+  timeout "${STOP_S}.5" docker stop -t "${STOP_S}" -- "${name}" >/dev/null 2>&1 || :
+  remove_container "${name}"
+  [[ -z "${child}" ]] || kill -TERM "${child}" 2>/dev/null || :
+}
+
 main() {
-  local name="$1" child code=0 stopping=''
+  local name="$1" child='' code=0 stopping=''
   shift
   collect_devices
   collect_slurm_names
-  trap 'stopping=1' TERM INT HUP
+  trap 'on_term "${name}"' TERM INT HUP
   remove_container "${name}" # of an earlier attempt of this very job
+  [[ -z "${stopping}" ]] || exit 143
   docker run \
     --name "${name}" \
     --init \
@@ -62,11 +74,6 @@ main() {
   while :; do
     code=0
     wait "${child}" || code=$?
-    if [[ -n "${stopping}" ]]; then
-      stopping=''
-      docker stop -t "${STOP_S}" -- "${name}" >/dev/null 2>&1 || :
-      kill -TERM "${child}" 2>/dev/null || :
-    fi
     # A signal ends the wait, not the client.
     if ((code <= 128)) || ! kill -0 "${child}" 2>/dev/null; then break; fi
   done
