@@ -289,3 +289,27 @@ def test_prefetch_starts_its_program_with_the_bundles_plan(tmp_path: Path) -> No
     (bundle / "eval" / "plan.sh").write_text("export EVAL_X=1\n")
     done = subprocess.run(argv, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, cwd="/", timeout=20)
     assert (done.stdout, done.returncode) == (f"{bundle} 1 ['w x']\n", 3), done.stderr
+
+
+# state, words, who heeds ("signal", "cancel"), grace -> code, what scancel was told
+STOPS = [
+    ("RUNNING", "7", "signal", 0, ["--batch --signal=TERM 7"]), ("RUNNING", "7", "cancel", 0, ["--batch --signal=TERM 7", "7"]),
+    ("PENDING", "7", "cancel", 0, ["7"]), ("RUNNING", "--now 7", "cancel", 0, ["7"]), ("RUNNING", "7", "nobody", 1, ["--batch --signal=TERM 7", "7"]),
+    ("COMPLETED", "7", "nobody", 0, []), ("RUNNING", "8", "signal", 1, []), ("RUNNING", "--force 8", "signal", 0, ["--batch --signal=TERM 8"]),
+    ("RUNNING", "--hard 7", "signal", 2, [])]
+
+
+@pytest.mark.parametrize(("state", "words", "heeds", "code", "sent"), STOPS)
+def test_stop_asks_first_and_cancels_what_does_not_heed(state: str, words: str, heeds: str, code: int, sent: list[str], job: Path,
+                                                        tmp_path: Path) -> None:
+    result(job)
+    (tmp_path / "state").write_text(state)
+    stub(tmp_path / "bin", "sacct", "exit 1")
+    stub(tmp_path / "bin", "scontrol", f"printf 'JobState=%s Reason=None Command=/x.sbatch\\n' \"$(<{tmp_path}/state)\"")
+    stub(tmp_path / "bin", "scancel", f"""printf '%s\\n' "$*" >>{tmp_path}/sent
+[[ "$1" == --batch ]] && how=signal || how=cancel
+[[ "${{how}}" != {heeds} ]] || printf COMPLETED >{tmp_path}/state""")
+    done = command("stop.sh", f"main {words}", tmp_path, SRTGEN_STOP_GRACE_S="1", SRTGEN_STOP_KILL_S="1")
+    got = (tmp_path / "sent").read_text().splitlines() if (tmp_path / "sent").exists() else []
+    assert (done.returncode, got) == (code, sent), done.stderr
+    assert ("job 7: running" in done.stderr) == (code == 0 and "7" in words)
