@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -259,9 +259,9 @@ def test_main_of_health_wait_asks_all_at_once(mode: str, status: int, expected: 
 # ---- router_check ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("module", "name"), [(router_check, "router"), (canary, "canary")])
-def test_events_of_router_and_canary(module: Any, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    module.say("failed", "a\tb\n " + "x" * 700)
+@pytest.mark.parametrize(("say", "name"), [(router_check.say, "router"), (canary.say, "canary")])
+def test_events_of_router_and_canary(say: Callable[[str, str], None], name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    say("failed", "a\tb\n " + "x" * 700)
     assert capsys.readouterr().out == f"failed\t{name}\t" + ("a b " + "x" * 700)[:600] + "\n"
 
 

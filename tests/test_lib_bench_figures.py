@@ -63,6 +63,17 @@ def test_a_plan_that_cannot_be(env: dict[str, str], said: str, tmp_path: Path) -
         plan(tmp_path, **env)
 
 
+def test_parts_of_a_plan() -> None:
+    assert bench_plan._integers({"X": " 4\t8 "}, "X") == [4, 8] and bench_plan._integers({}, "X") == []
+    assert (bench_plan._number({"X": "1e-3"}, "X", "9"), bench_plan._number({"X": ""}, "X", "9")) == (0.001, 9.0)
+    assert bench_plan._workers({"SRT_AGG_ENDPOINTS": "http://a:1/,,http://b:2"}) == (
+        bench_plan.Worker("agg_0", "agg", "http://a:1"), bench_plan.Worker("agg_1", "agg", "http://b:2"))
+    points = bench_plan._points({"BENCH_CONCURRENCIES": "8 8", "BENCH_PROMPTS": "1 2"})
+    assert points == (bench_plan.Point(1, "c8", 8, 1, 0), bench_plan.Point(2, "c8_2", 8, 2, 0))
+    with pytest.raises(bench_plan.PlanError, match="SRTGEN_RESULTS is not set"):
+        bench_plan.load({})
+
+
 @pytest.mark.parametrize(("wanted", "names"), [(None, "c4 c8 c8_2"), (" , ", "c4 c8 c8_2"), ("8", "c8 c8_2"), ("8,4", "c4 c8 c8_2"), ("4 4", "c4")])
 def test_choose(wanted: str | None, names: str, tmp_path: Path) -> None:
     points = plan(tmp_path, BENCH_CONCURRENCIES="4 8 8", BENCH_PROMPTS="1 2 3", BENCH_WARMUPS="").points
@@ -128,6 +139,19 @@ def test_judge(case: str, tmp_path: Path) -> None:
     found = bench_gate.judge(made, made.points[0], {**result(), **changes}, 11.0)
     assert len(found.problems) == len(problems) and all(said.startswith(begin) for said, begin in zip(found.problems, problems)), found
     assert len(found.warnings) == len(warnings) and all(said.startswith(begin) for said, begin in zip(found.warnings, warnings)), found
+
+
+def test_parts_of_the_judgement(tmp_path: Path) -> None:
+    made = plan(tmp_path, BENCH_OSL="1")
+    assert bench_gate._missing(made, {}) == list(bench_gate.COUNTS + bench_gate.RATES) + [
+        f"{statistic}_{metric}_ms" for metric in ("ttft", "e2el") for statistic in ("mean", "median", "p90", "p99")]
+    made = plan(tmp_path)
+    assert bench_gate._missing(made, result()) == [] == bench_gate._bounds(made, result(), 40)
+    assert bench_gate._bounds(made, {"total_output_tokens": 27, "total_input_tokens": 9999}, 4) == [
+        "27 output tokens, expected 28 to 44", "9999 input tokens, expected 288 to 432"]
+    assert bench_gate._consistency(made, made.points[0], result(), 9.0) == [] != bench_gate._consistency(made, made.points[0], result(), 8.9)
+    assert bench_gate._means(made, result(), 40) == [] and len(bench_gate._means(made, result(tokens_in=80, tokens_out=8), 40)) == 2
+    assert bench_gate._means(made, {"total_input_tokens": 85, "total_output_tokens": 8}, 1) == []  # few draws scatter
 
 
 SIDES: list[tuple[dict[str, Any], str, tuple[int, int, int]]] = [
@@ -209,6 +233,12 @@ def test_acceptance_is_none_without_drafts(mtp: dict[str, Any] | None) -> None:
     assert bench_row._acceptance(stats(mtp), stats(drafted)) == {"acceptance_rate": 0.5, "tokens_per_forward": None}
 
 
+def test_differences_of_counters_and_steps_of_the_drafts() -> None:
+    assert bench_row._delta(stats(x=2.0), stats(x=5.0), "x") == 3.0
+    assert bench_row._delta(None, stats(x=5.0), "x") is None is bench_row._delta(stats(y=1.0), stats(x=5.0), "x") is bench_row._delta(stats(x=1.0), stats(), "x")
+    assert [bench_row._steps(found) for found in ({"distribution": {"0": 3, "2": 4}}, {"distribution": [3]}, {})] == [7.0, 0.0, 0.0]
+
+
 LOADS = [((10, 10), ""), ((15, 5), ""), ((16, 4), "uneven load on decode workers: decode_0 16, decode_1 4 requests"), ((9, 4), ""), ((None, 40), ""), ((40,), ""),
          ((20, 20, 8), ""), ((20, 20, 7), "uneven load on decode workers: decode_0 20, decode_1 20, decode_2 7"), ((9, 9, 1), ""), ((0, 0), "")]
 
@@ -246,6 +276,15 @@ def test_lines_of_a_point(tmp_path: Path) -> None:
     assert words(bench_table.finished_line(made, last, bad, [good, bad]))[:6] == ["2/2", "8", "80", "0:45", "0:00", "-"]
     assert bench_table.finished_line(made, last, bad, [bad]).endswith(" NO")
     assert bench_table.HEAD.index("left") + len("left") == bench_table.running_line(made, first, 10.0, 20).index("~3:40") + len("~3:40")
+
+
+def test_parts_of_a_line(tmp_path: Path) -> None:
+    made = plan(tmp_path, SRTGEN_CONCURRENCIES="8")
+    assert bench_table._place(made, made.chosen[0]) == "1/1"
+    made = plan(tmp_path)
+    assert bench_table._left(made, made.points[0], 40, 60) == "~2:00" and bench_table._left(made, made.points[1], 40, 60) == "~1:00"
+    assert bench_table._left(made, made.points[0], 0, 60) == "?"
+    assert (bench_table._figure(None, "%d"), bench_table._figure(0.0, "%.1f")) == ("-", "0.0")
 
 
 def test_opening(tmp_path: Path) -> None:
@@ -297,6 +336,15 @@ def test_svg_escapes_places_and_joins() -> None:
     assert "polyline" not in bench_curve.svg("t", "n", marks[:1])
 
 
+def test_parts_of_a_picture() -> None:
+    assert "text-anchor='end' fill='red'" in bench_curve._text(1, 2.25, 12, "end", "a<b", "red") and ">a&lt;b</text>" in bench_curve._text(1, 2, 12, "end", "a<b")
+    xs, ys = [0.0, 5.0, 10.0], [0.0, 1.0]
+    assert bench_curve._place(bench_curve.Mark(0, 0, ""), xs, ys) == (bench_curve.LEFT, bench_curve.HEIGHT - bench_curve.BOTTOM)
+    assert bench_curve._place(bench_curve.Mark(10, 1, ""), xs, ys) == (bench_curve.WIDTH - bench_curve.RIGHT, bench_curve.TOP)
+    axes = "\n".join(bench_curve._axes(xs, ys))
+    assert axes.count("<line") == 5 and all(f">{tick}</text>" in axes for tick in (0, 5, 10, 1))
+
+
 def test_labels_keep_clear_of_each_other() -> None:
     taken: list[tuple[float, float]] = []
     for _ in range(4):
@@ -335,6 +383,15 @@ def test_gather_what_is_there(tmp_path: Path) -> None:
     assert bench_identity.gather(tmp_path)["nodes"] == [{"index": "0", "host": "n 0"}]
 
 
+def test_parts_of_an_identity(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text("a\tb\n1\tx y\n2\n")
+    assert bench_identity._table(tmp_path / "t") == [{"a": "1", "b": "x y"}, {"a": "2", "b": None}] and bench_identity._table(tmp_path / "no") == []
+    (tmp_path / "o").write_text('{"a": 1}')
+    assert bench_identity._object(tmp_path / "o") == {"a": 1} and bench_identity._object(tmp_path / "no") == {}
+    assert bench_identity._images([{"step": "agg_10", "image": "i"}, {"image": "j"}]) == {"agg": "i", "": "j"}
+    assert (bench_identity._recipe({"inputs": [{"sha256": "s"}]}), bench_identity._recipe({"inputs": []}), bench_identity._recipe({})) == ("s", None, None)
+
+
 @pytest.mark.parametrize("content", ["{", "[]", "5", ""])
 def test_a_broken_file_is_an_empty_object(content: str, tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(content)
@@ -367,6 +424,10 @@ def test_aggregate_in_the_other_tools_keys(tmp_path: Path) -> None:
         "recipe_fingerprint": "s", "num_prefill_gpu": 4, "num_decode_gpu": 8, "tput_per_gpu": 1.0, "output_tput_per_gpu": 2.0,
         "input_tput_per_gpu": 3.0, "prefill_tp": 4, "prefill_ep": 1, "decode_tp": 8, "median_tpot": 0.02, "median_intvty": 50.0,
         "mean_tpot": 0.0, "p99_ttft": 0.005}
+
+
+def test_times_are_seconds_and_times_per_token_rates_too() -> None:
+    assert bench_inferencex._times({"p99_tpot_ms": 4, "mean_tpot_ms": 0, "x_ms": None, "b_ms": True, "ms": 1}) == {"p99_tpot": 0.004, "p99_intvty": 250.0, "mean_tpot": 0.0}
 
 
 def test_write_copies_the_raw_file_byte_for_byte(tmp_path: Path) -> None:

@@ -100,6 +100,7 @@ def test_tokenizer_by_path_and_from_the_cache(tmp_path: Path, monkeypatch: pytes
     wrong = bench_check.tokenizer(plan(tmp_path, BENCH_OFFLINE="1", BENCH_TOKENIZER="org/other"))
     assert wrong == [f"tokenizer: offline, and org/other is not in {tmp_path}/hub"]
     assert bench_check.tokenizer(plan(tmp_path, BENCH_TOKENIZER=str(snapshots / "b"))) == []
+    assert [bench_check._has_tokenizer(snapshots / name) for name in ("a", "b", "no")] == [False, True, False]
     assert "holds none of tokenizer.json" in bench_check.tokenizer(plan(tmp_path, BENCH_TOKENIZER=str(snapshots / "a")))[0]
 
 
@@ -153,6 +154,12 @@ def test_fetch_never_uses_a_proxy_and_raises_for_errors(monkeypatch: pytest.Monk
             bench_metrics.fetch(f"http://127.0.0.1:{port}/other")
     with pytest.raises(OSError, match="refused"):
         bench_metrics.fetch("http://127.0.0.1:9/")
+
+
+def test_sums_of_samples() -> None:
+    samples = bench_metrics.parse(PROMETHEUS + "atom:requests_running 3\natom:requests_running 4\n")
+    assert bench_metrics._worker_values(samples) == {"requests": 7.0, "kv_usage": 0.5, "running": 7.0} and bench_metrics._worker_values([]) == {}
+    assert bench_metrics._total(samples, "_total") == 7.0 and bench_metrics._total(samples, "absent") == 0
 
 
 MTP = {"enabled": True, "total_draft_tokens": 4}
@@ -307,6 +314,35 @@ def test_a_signal_ends_run_and_its_client(number: signal.Signals, tmp_path: Path
         bench_run.run(["bash", "-c", f"printf '%s' $$ >{tmp_path}/pid; exec sleep 60"], None, lambda: BEGIN, BEGIN, 0, 5)
     assert cancelled.value.code == 128 + number
     assert gone(int((tmp_path / "pid").read_text())) and signal.getsignal(number) == signal.SIG_IGN
+
+
+def test_a_signal_counts_once(handlers: None) -> None:
+    with pytest.raises(bench_run.Cancelled) as cancelled:
+        bench_run._on_signal(signal.SIGTERM, None)
+    assert cancelled.value.code == 143 and signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
+
+
+def test_a_group_that_is_gone_and_codes() -> None:
+    process = subprocess.Popen(["bash", "-c", "kill -TERM $$"], start_new_session=True)
+    process.wait()
+    assert bench_run._code(process) == 143
+    bench_run._signal_group(process, signal.SIGKILL)
+    process = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    bench_run._signal_group(process, signal.SIGKILL)
+    assert process.wait(10) == -9 and bench_run._code(process) == 137
+
+
+def test_supervise_looks_only_when_it_is_time() -> None:
+    looked: list[float] = []
+
+    def look() -> bench_run.Progress:
+        looked.append(time.monotonic())
+        return BEGIN
+
+    begin = time.monotonic()
+    process = subprocess.Popen(["sleep", "1"], start_new_session=True)
+    outcome = bench_run._supervise(process, look, bench_run.Watch(0, BEGIN, begin), begin, 0.4)
+    assert outcome.exit_code == 0 and 1 <= len(looked) <= 3 and looked[0] - begin >= 0.4 and outcome.wall_s >= 1
 
 
 def test_stop_kills_what_heeds_no_term(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -531,6 +567,16 @@ def test_cells_of_the_table(value: Any, cell: str) -> None:
     rows = [dict.fromkeys(summary.COLUMNS) | {"reason": value}]
     (row,) = csv.DictReader(io.StringIO(summary.to_csv(rows)))
     assert row["reason"] == cell and row["completed"] == "" and tuple(row) == summary.COLUMNS
+
+
+def test_parts_of_a_summary(tmp_path: Path) -> None:
+    assert [summary._cell(value) for value in (None, True, 2.0, 3, "x")] == ["", "true", "2", "3", "x"]
+    assert [summary._code(found) for found in ({"stalled": True}, {"client_exit_code": 3}, {"client_exit_code": 0}, {})] == [20, 20, 21, 21]
+    made = plan(tmp_path)
+    assert summary._absent(made, made.points[0], {"name": "c1"})["row"]["reason"] == "not run: point c1 ended the sweep"
+    absent = summary._absent(made, made.points[0], None)
+    assert (absent["row"]["valid"], absent["row"]["completed"], absent["client_exit_code"]) == (False, None, None)
+    assert summary._custom_verdict([])["client_exit_code"] is None
 
 
 def test_document(tmp_path: Path) -> None:

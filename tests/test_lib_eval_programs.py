@@ -87,6 +87,11 @@ def test_a_plan_that_cannot_be(env: dict[str, str], said: str) -> None:
     assert str(failed.value) == said
 
 
+def test_parts_of_a_plan() -> None:
+    assert [eval_plan._whole({"X": text}, "X", "7") for text in ("3", "")] == [3, 7] and eval_plan._whole({}, "X") is None
+    assert (eval_plan._json({"X": '{"a": 1}'}, "X"), eval_plan._json({"X": ""}, "X")) == ({"a": 1}, {})
+
+
 def test_a_complete_offline_folder_is_used(plan: EvalPlan) -> None:
     (plan.bundle / "offline").mkdir()
     assert not eval_plan.load({"SRTGEN_BUNDLE": str(plan.bundle)}).offline
@@ -273,6 +278,8 @@ def test_prefetch_and_its_main(plan: EvalPlan, tmp_path: Path, monkeypatch: pyte
     assert capsys.readouterr().out == "offline/: 2 wheels for Python 3.11, task data {'gsm8k': {'train': 2, 'test': 2}}\n"
     assert eval_offline.problems(plan.bundle / "offline") == [] and not (plan.bundle / "offline" / ".part").exists()
     assert eval_prefetch.main() == 0 and capsys.readouterr().out == "offline/ is complete for Python 3.11\n" and len(pip_calls(calls)) == 2
+    eval_prefetch.prefetch(plan, "3.11")
+    assert "is complete" in capsys.readouterr().out and plan.work.exists()
     fake_pip(tmp_path, monkeypatch, 1)
     monkeypatch.setenv("EVAL_TARGET_PYTHON", "3.12")
     assert eval_prefetch.main() == 1 and "prefetch.sh: fetching wheels failed (1)" in capsys.readouterr().err
@@ -348,6 +355,28 @@ for split in train test; do printf '%s\\n' '{ROW.strip()}' >"$6/${{split}}.jsonl
         eval_data.fetch(plan, str(tmp_path / "python"), "gsm8k", tmp_path / "t", "")
     with pytest.raises(EvalError, match="no source for gsm8k"):
         eval_data.fetch(plan, None, "gsm8k", tmp_path / "t", "")
+
+
+def test_a_download_is_checked_with_the_named_authority(tmp_path: Path) -> None:
+    with server(lambda path, body: (200, b"content")) as port:
+        eval_data._download(f"http://127.0.0.1:{port}/x", tmp_path / "x", "/no/ca")  # no authority without https
+        assert (tmp_path / "x").read_bytes() == b"content"
+        with pytest.raises(EvalError, match="^eval.ca_file /no/ca can't be used: .*No such file"):
+            eval_data._download(f"https://127.0.0.1:{port}/x", tmp_path / "x", "/no/ca")
+        with pytest.raises(EvalError, match="task data: https://127.0.0.1:.*/x: "):
+            eval_data._download(f"https://127.0.0.1:{port}/x", tmp_path / "x", "")
+
+
+def test_sources_of_a_tasks_files(tmp_path: Path) -> None:
+    named = questions(tmp_path / "named")
+    (tmp_path / "t").mkdir()
+    eval_data._from_named(str(named), "gsm8k", tmp_path / "t", "")
+    assert (tmp_path / "t" / "test.jsonl").read_text() == ROW * 2
+    with pytest.raises(EvalError, match="other/train.jsonl is missing"):
+        eval_data._from_named(str(named), "other", tmp_path / "t", "")
+    stub(tmp_path, "silent", "exit 1")
+    with pytest.raises(EvalError, match="from the hub: no output;"):
+        eval_data._from_hub(str(tmp_path / "silent"), "gsm8k", tmp_path / "t", {})
 
 
 def test_fetch_all_takes_our_tasks_and_refuses_others_offline(plan: EvalPlan, tmp_path: Path) -> None:
@@ -748,6 +777,28 @@ SHARES: list[tuple[list[dict[str, Any]], float, float]] = [
 @pytest.mark.parametrize(("samples", "empty", "unextracted"), SHARES)
 def test_shares_of(samples: list[dict[str, Any]], empty: float, unextracted: float) -> None:
     assert eval_score.shares_of(samples) == {"empty": empty, "unextracted": unextracted}
+
+
+SCORED: dict[str, tuple[dict[str, Any], int | None, int, dict[str, float], str]] = {  # n-samples, documents, records, shares -> problem
+    "good": ({"effective": 4}, 4, 4, {}, ""), "size unknown": ({"effective": 4}, None, 4, {}, ""), "none": ({}, None, 0, {}, "t: None samples scored, expected None"),
+    "few": ({"effective": 3}, 4, 3, {}, "t: 3 samples scored, expected 4"), "unrecorded": ({"effective": 4}, 4, 3, {}, "t: 3 samples recorded of 4 scored"),
+    "empty": ({"effective": 4}, 4, 4, {"empty": 0.26}, "t: 26.0 % of the answers are empty, allowed 25.0 %"), "some empty": ({"effective": 4}, 4, 4, {"empty": 0.25}, ""),
+    "unextracted": ({"effective": 4}, 4, 4, {"unextracted": 0.51}, "t: nothing to extract in 51.0 % of the answers, allowed 50.0 %")}
+
+
+@pytest.mark.parametrize("case", SCORED)
+def test_problems_of_a_task(case: str, plan: EvalPlan) -> None:
+    counts, documents, records, shares, said = SCORED[case]
+    made = dataclasses.replace(plan, max_empty_ratio=0.25, max_unextracted_ratio=0.5)
+    samples = [{"doc_id": number} for number in range(records)] * 2  # a line for each filter
+    found = eval_score._task_problems(made, "t", {"n-samples": {"t": counts}}, documents, samples, {"empty": 0.0, "unextracted": 0.0, **shares})
+    assert found == ([said] if said else [])
+
+
+def test_answers_and_empty_ones(tmp_path: Path) -> None:
+    (tmp_path / "s.jsonl").write_text('{"a": 1}\n{"a": 2}\n')
+    assert eval_score._answers(tmp_path / "s.jsonl") == [{"a": 1}, {"a": 2}]
+    assert [eval_score._empty(sample) for sample in (answer("x", ""), answer(" \t", ""), answer(None, ""), {"resps": [[]]}, {})] == [False, True, True, True, True]
 
 
 def test_below(plan: EvalPlan) -> None:

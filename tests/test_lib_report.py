@@ -100,6 +100,7 @@ def test_software() -> None:
     assert lines.splitlines() == ["- image of bench: None", "- image of decode: img:1", "- KV transport of decode\\_0: planned rdma, seen tcp (mismatch)",
                                   "- KV transport of prefill\\_0: planned rdma, seen nothing (None)", "- node 0: n0, 10.0.0.1"]
     assert report.software({}, {}) == []
+    assert report._images(manifest) == {"decode": "img:1", "bench": "None"} and report._images({}) == {}
 
 
 def test_findings() -> None:
