@@ -149,10 +149,10 @@ def test_main_keeps_the_code_of_a_container_that_does_not_start(daemon: Path, tm
     assert [words[0] for words in calls(daemon)] == ["rm", "run", "rm"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_main_after_a_signal(number: signal.Signals, daemon: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "mode"), [(signal.SIGTERM, "stop_hangs"), (signal.SIGINT, ""), (signal.SIGHUP, "")])
+def test_main_after_a_signal(number: signal.Signals, mode: str, daemon: Path, tmp_path: Path) -> None:
     """The client itself does not heed the signal, as docker's does not while its daemon hangs."""
-    process = step(tmp_path, daemon, "stop_hangs")
+    process = step(tmp_path, daemon, mode)
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write("up\n")
     process.stdin.flush()

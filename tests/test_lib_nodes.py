@@ -401,7 +401,7 @@ def test_owners_names_at_most_four(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "class/kfd/kfd/proc" / str(os.getpid())).mkdir(parents=True)
     mine = node_gpu.owners()
     command = Path("/proc/self/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
-    assert mine == f"; held by pid {os.getpid()} {command[:80]}"
+    assert mine == f"; held by pid {os.getpid()} {command[:80]}".strip()
     for pid in range(5):
         (tmp_path / f"class/kfd/kfd/proc/99999999{pid}").mkdir()
     assert node_gpu.owners().count("pid ") == 4 and "pid 999999991;" in node_gpu.owners() + ";"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -44,10 +44,14 @@ def start(script: str, text: str, tmp: Path, env: Mapping[str, str] | None = Non
                             text=True, start_new_session=True)
 
 
-def gone(pid: int) -> bool:
-    """True if no such process lives."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+def gone(pid: int, limit_s: float = 10) -> bool:
+    """True as soon as no such process lives; one that still does may be about to end."""
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.02)
+    return False
