@@ -171,6 +171,18 @@ class SlurmCluster:
             raise ClusterError(f"node.sh {action} {node}: {done.stderr}{done.stdout}")
         return done.stdout.strip()
 
+    def restart_limited(self, node: str, files: int | None) -> None:
+        """A node's slurmd anew, with a hard limit of open files for itself and all that it starts; None: our own."""
+        limits = [] if files is None else ["prlimit", f"--nofile={files}:{files}", "--"]
+        self.node("kill", node)
+        subprocess.run([*limits, str(SCRIPTS / "node.sh"), "start", node], env=self.env, check=True, capture_output=True)
+        # A launch that finds the daemon not listening yet is repeated by Slurm only after minutes.
+        end = time.monotonic() + 30
+        while self.run(["srun", f"--nodelist={node}", "--ntasks=1", "true"], check=False).returncode:
+            if time.monotonic() > end:
+                raise TimeoutError(f"{node} takes no step after its slurmd was started again")
+            time.sleep(0.2)
+
     def address(self, node: str) -> str:
         return self.node("addr", node)
 
