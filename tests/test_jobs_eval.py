@@ -73,10 +73,6 @@ def test_with_a_network_then_without(bundle: Path, questions: Path, tmp_path: Pa
         assert "default" not in route
         with way_out(cluster) as proxy:
             _assert_green(*_run(cluster, bundle, questions, **proxy))
-            for fault, code, said in (("answer_wrong", 23, "gsm8k"), ("answer_empty", 22, "empty")):
-                state, result, _ = _run(cluster, bundle, questions, **proxy, STANDIN_FAULT=f"decode_0:{fault}=1", EVAL_ONLY="true")
-                assert (state, result["exit_code"]) == ("FAILED", code), result
-                assert said in result["reason"]
         done = subprocess.run(
             [bundle / "prefetch.sh"],
             env={**os.environ, "SRTGEN_TASK_DATA": str(questions), "SRTGEN_CA_FILE": os.environ.get("PIP_CERT", "")},
@@ -89,3 +85,7 @@ def test_with_a_network_then_without(bundle: Path, questions: Path, tmp_path: Pa
         state, result, folder = _run(cluster, bundle, empty)
         _assert_green(state, result, folder)
         assert json.loads((folder / "eval" / "venv.json").read_text())["ok"] is True
+        for fault, code, said in (("answer_wrong", 23, "gsm8k"), ("answer_empty", 22, "empty")):
+            state, result, _ = _run(cluster, bundle, empty, STANDIN_FAULT=f"decode_0:{fault}=1", EVAL_ONLY="true")
+            assert (state, result["exit_code"]) == ("FAILED", code), result
+            assert said in result["reason"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,13 @@ def kill_step_daemon_and_task(live: Live) -> None:
     worker = live.pids(live.nodes[1], "atom.entrypoints.openai_server")
     daemon = step_daemon_of(live, worker[0])
     live.cluster.node("exec", live.nodes[1], "kill", "-9", str(daemon), *map(str, worker))
+
+
+def kill_clients_step_daemon(live: Live) -> None:
+    live.phase("bench")
+    time.sleep(7)  # its heartbeat is first looked at after 5 s; what was never seen may only be late
+    client = live.until("the client", lambda: live.pids(live.nodes[0], "atom.benchmarks.benchmark_serving"))
+    live.cluster.node("exec", live.nodes[0], "kill", "-9", str(step_daemon_of(live, client[0])))
 
 
 def step_daemon_of(live: Live, pid: int) -> int:
@@ -153,6 +161,8 @@ STEPD = [
              act=kill_step_daemon, seconds=100, waits=True),
     Scenario("slurmstepd-and-task-killed", 11, "decode_0 on {node1} does not answer any more", "bench", "decode_0",
              recipe=PAIR, nodes=2, fault="decode_0:tpot_s=1", act=kill_step_daemon_and_task, seconds=100, waits=True),
+    Scenario("clients-slurmstepd-killed", 11, "bench on {node} shows no sign of life for 5 s", "bench", "bench", recipe=PAIR, nodes=2,
+             fault="decode_0:tpot_s=0.5", act=kill_clients_step_daemon, seconds=100, waits=True),
 ]
 TEARDOWN = [
     Scenario("ignores-term", fault="*_0:ignore_term", env={"SRTGEN_GRACE_S": "3"}, seconds=90, waits=True),
