@@ -446,15 +446,34 @@ def test_evaluate(case: str, tmp_path: Path) -> None:
     assert record["warnings"] == ["the router's metrics port does not answer: retries are unknown"]
 
 
+@pytest.mark.parametrize(("allowed", "retries", "valid"), [("0", 0, True), ("0", 1, False), ("0.025", 1, True), ("0.025", 2, False)])
+def test_retried_requests_count_as_failed_ones(allowed: str, retries: int, valid: bool, tmp_path: Path) -> None:
+    made = plan(tmp_path, BENCH_MAX_FAILED_RATIO=allowed)
+    (tmp_path / "bench" / "c4.json").write_text(json.dumps(result()))
+    before, after = (Snapshot({}, RouterStats(count, 0, 0)) for count in (5, 5 + retries))
+    record = point.evaluate(made, made.points[0], OUTCOME, bench_watch.Observer(made, made.points[0], before), after, [])
+    assert (record["row"]["valid"], record["row"]["retried"]) == (valid, retries)
+    assert valid or record["row"]["reason"].startswith(f"{retries} requests were retried")
+
+
+def test_refused_ends_the_sweep_without_a_fault_of_the_client(tmp_path: Path) -> None:
+    made = plan(tmp_path)
+    record = point.refused(made, made.points[1], "so it is")
+    assert (record["name"], record["row"]["valid"], record["row"]["reason"], record["fatal"], record["client_exit_code"]) == ("c8", False, "so it is", True, 0)
+    keep(made, record)
+    assert summary.verdict(made)["code"] == 21
+
+
 def test_warnings_of_a_point(tmp_path: Path) -> None:
     made = plan(tmp_path, SRT_DECODE_ENDPOINTS="http://d:1,http://d:2")
     before, after = (Snapshot({"decode_0": WorkerStats({"requests": count}, None)}, RouterStats(0, 0, errors)) for count, errors in ((0.0, 1), (90.0, 3)))
     workers = {"decode_0": {"requests": 90}, "decode_1": {"requests": 0}}
-    found = point.warnings(made, made.points[0], {"retried": 4}, before, after, workers)
+    found = point.warnings(made, made.points[0], {"retried": 4, "valid": True}, before, after, workers)
     assert [text.split(" ")[0] + " " + text.split(" ")[1] for text in found] == ["uneven load", "the workers", "4 requests", "the router"]
     assert found[3] == "the router counts 2 requests that ended in an error"
     quiet = {"decode_0": {"requests": 20}, "decode_1": {"requests": 20}}
-    assert point.warnings(made, made.points[0], {"retried": 0}, before, before, quiet) == []
+    for row in ({"retried": 0, "valid": True}, {"retried": 4, "valid": False}):  # of an invalid point the reason tells
+        assert point.warnings(made, made.points[0], row, before, before, quiet) == []
 
 
 def client_argv(tmp_path: Path, content: dict[str, Any], name: str = "c4", code: int = 0) -> list[str]:
@@ -471,8 +490,8 @@ def test_measure_runs_the_client_once(tmp_path: Path, counters: dict[str, Counte
     made = served(tmp_path, counters)
     record = point.measure(made, made.points[0], client_argv(tmp_path, GOOD))
     assert (record["row"]["valid"], record["row"]["retried"], record["workers"]["decode_0"]["requests"]) == (True, 0, 0)
-    with pytest.raises(bench_plan.PlanError, match="c4.json exists before the point ran"):
-        point.measure(made, made.points[0], ["true"])
+    again = point.measure(made, made.points[0], ["touch", str(tmp_path / "ran")])
+    assert again["row"]["reason"] == "c4.json exists before the point ran" and not (tmp_path / "ran").exists()
     missing = point.measure(made, made.points[1], ["/no/such"])
     assert missing["client_exit_code"] == 127 and missing["fatal"] and missing["row"]["reason"].startswith("/no/such can't be started: No such file")
 
