@@ -92,6 +92,42 @@ def test_keep_beating_changes_its_file_while_the_process_lives_and_removes_it_th
     assert not file.exists()
 
 
+# A shell by the name of slurmstepd with a child; sets stepd and child.
+STEPD = """ln -s "$(command -v bash)" slurmstepd
+./slurmstepd -c 'sleep 30 >/dev/null & printf "%s %s\\n" "$$" "$!"; wait' >pids &
+until [[ -s pids ]]; do sleep 0.05; done
+read -r stepd child <pids
+trap 'kill "${stepd}" "${child}" 2>/dev/null || :' EXIT
+"""
+
+
+def test_find_stepd_is_the_nearest_one_above(tmp_path: Path) -> None:
+    text = STEPD + """for pid in "${child}" "${stepd}"; do find_stepd "${pid}"; printf '%s ' "$((REPLY == stepd))"; done
+find_stepd 1 || printf 'none '
+find_stepd 999999999 || printf 'gone'"""
+    assert role(text, tmp_path).stdout == "1 1 none gone"
+
+
+def test_lives_does_not_take_a_zombie_for_a_process(tmp_path: Path) -> None:
+    text = """bash -c 'true & printf "%s\n" "$!"; exec sleep 30' >pids & holder=$!
+until [[ -s pids ]]; do sleep 0.05; done
+read -r zombie <pids
+for n in {1..100}; do lives "${zombie}" || break; sleep 0.05; done
+kill -0 "${zombie}" && printf 'there '
+for pid in "${zombie}" "${holder}" 999999999; do lives "${pid}" && printf 1 || printf 0; done
+kill "${holder}"
+"""
+    assert role(text, tmp_path).stdout == "there 010"
+
+
+def test_keep_beating_tells_of_a_slurmstepd_that_died(tmp_path: Path) -> None:
+    file = tmp_path / "r" / "logs" / ".bench.alive"
+    text = STEPD + f"""keep_beating bench "${{child}}" & beat=$!
+until [[ -s {file} ]]; do sleep 0.05; done
+cat {file}; kill -KILL "${{stepd}}"; wait "${{beat}}"; cat {file}; kill -0 "${{child}}" && printf lives"""
+    assert role(text, tmp_path).stdout == "0\norphan\nlives"
+
+
 def test_keep_beating_of_a_process_that_is_gone_or_a_full_disk(tmp_path: Path) -> None:
     begin = time.monotonic()
     assert role('sleep 0 & pid=$!; wait\nkeep_beating bench "${pid}"', tmp_path).returncode == 0
