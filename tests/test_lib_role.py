@@ -109,10 +109,10 @@ find_stepd 999999999 || printf 'gone'"""
 
 
 def test_lives_does_not_take_a_zombie_for_a_process(tmp_path: Path) -> None:
-    text = """bash -c 'true & printf "%s\n" "$!"; exec sleep 30' >pids & holder=$!
+    text = """bash -c 'sleep 1 & printf "%s\n" "$!"; exec sleep 30' >pids & holder=$!
 until [[ -s pids ]]; do sleep 0.05; done
 read -r zombie <pids
-for n in {1..100}; do lives "${zombie}" || break; sleep 0.05; done
+for n in {1..200}; do lives "${zombie}" || break; sleep 0.05; done
 kill -0 "${zombie}" && printf 'there '
 for pid in "${zombie}" "${holder}" 999999999; do lives "${pid}" && printf 1 || printf 0; done
 kill "${holder}"
