@@ -21,8 +21,8 @@ import pytest
 from bench_rig import Counters
 from jobs.measured import ENV, plan, result
 from jobs.script import gone
+from jobs.server import server
 from jobs.shell import LIB, stub
-from jobs.web import server
 
 sys.path.insert(0, str(LIB))
 import bench_check  # noqa: E402  (found only by the path above)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jobs.server import server
 from jobs.shell import LIB, TEMPLATES, stub
-from jobs.web import server
 
 sys.path.insert(0, str(LIB))
 import eval_command  # noqa: E402  (found only by the path above)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jobs.server import Answer, server
 from jobs.shell import LIB
-from jobs.web import Answer, server
 
 sys.path.insert(0, str(LIB))
 import canary  # noqa: E402  (found only by the path above)
