@@ -642,11 +642,12 @@ def test_main_of_eval_command(text: str, code: int, reason: str, plan: EvalPlan,
     assert (verdict["code"], verdict["reason"], verdict["command_exit_code"]) == (code, reason, 7 if code else 0)
 
 
-def test_a_signal_ends_the_recipes_command(plan: EvalPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, handlers: None) -> None:
-    own_command(plan, f"trap 'printf ended >{tmp_path}/end; exit 0' TERM\nkill -TERM {os.getpid()}\nsleep 20 & wait\n", monkeypatch)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_recipes_command(number: signal.Signals, plan: EvalPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, handlers: None) -> None:
+    own_command(plan, f"trap 'printf ended >{tmp_path}/end; exit 0' TERM\nkill -{number.name} {os.getpid()}\nsleep 20 & wait\n", monkeypatch)
     with pytest.raises(SystemExit) as ended:
         eval_command.main()
-    assert ended.value.code == 143 and not (plan.results / "verdict.json").exists()
+    assert ended.value.code == 128 + number and not (plan.results / "verdict.json").exists()
     end = time.monotonic() + 10
     while not (tmp_path / "end").exists():
         assert time.monotonic() < end
@@ -697,11 +698,12 @@ def test_evaluate_flattens_the_files_and_keeps_the_code(end: str, code: int, pla
     assert sorted(path.name for path in plan.results.iterdir()) == ["lm_eval.json", "results_1.json", "samples_gsm8k_1.jsonl"]
 
 
-def test_a_signal_ends_lm_eval(plan: EvalPlan, tmp_path: Path, handlers: None) -> None:
-    python = lm_eval(tmp_path, f"trap 'printf ended >{tmp_path}/end; exit 0' TERM; kill -TERM {os.getpid()}; sleep 20 & wait")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_lm_eval(number: signal.Signals, plan: EvalPlan, tmp_path: Path, handlers: None) -> None:
+    python = lm_eval(tmp_path, f"trap 'printf ended >{tmp_path}/end; exit 0' TERM; kill -{number.name} {os.getpid()}; sleep 20 & wait")
     with pytest.raises(SystemExit) as ended:
         eval_run.evaluate(plan, python)
-    assert ended.value.code == 143
+    assert ended.value.code == 128 + number
     end = time.monotonic() + 10
     while not (tmp_path / "end").exists():
         assert time.monotonic() < end

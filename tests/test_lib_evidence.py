@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -137,8 +138,11 @@ def test_main_of_verdict(kind: str, content: dict[str, Any], kept: dict[str, Any
                          capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "verdict.json").write_text(json.dumps(content))
     verdict.main(kind, str(tmp_path / "verdict.json"))
-    first, second = capsys.readouterr().out.split("\n")[:2]
+    printed = capsys.readouterr().out
+    first, second = printed.split("\n")[:2]
     assert (json.loads(first), second) == (kept, reason)
+    words = [sys.executable, "-B", str(LIB / "verdict.py"), kind, str(tmp_path / "verdict.json")]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == printed
 
 
 @pytest.mark.parametrize("content", [None, "{", ""])
