@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+from bench_rig import Counters
 from jobs.shell import LIB
 
 sys.path.insert(0, str(LIB))
@@ -31,3 +35,28 @@ def result(completed: int = 40, tokens_in: int = 90, tokens_out: int = 9, **more
     return {"completed": completed, "num_prompts": 40, "max_concurrency": 4, "duration": 10.0, "total_input_tokens": total_in,
             "total_output_tokens": total_out, "output_throughput": total_out / 10, "total_token_throughput": (total_in + total_out) / 10,
             **times, **more}
+
+
+def in_environment(monkeypatch: pytest.MonkeyPatch, results: Path, **env: str) -> None:
+    """The plan's variables in this process, as bench.sh exports them."""
+    for name, value in {**ENV, "SRTGEN_RESULTS": str(results), **env}.items():
+        monkeypatch.setenv(name, value)
+    (results / "bench").mkdir(exist_ok=True)
+
+
+@contextmanager
+def counting() -> Iterator[dict[str, Counters]]:
+    """A prefill, a decode and a router whose counters a test sets."""
+    servers = {"prefill_0": Counters("worker"), "decode_0": Counters("worker"), "router": Counters("router")}
+    try:
+        yield servers
+    finally:
+        for one in servers.values():
+            one.shutdown()
+            one.server_close()
+
+
+def served(results: Path, counters: dict[str, Counters], **env: str) -> bench_plan.Plan:
+    """The plan with these servers."""
+    return plan(results, SRT_PREFILL_ENDPOINTS=counters["prefill_0"].url, SRT_DECODE_ENDPOINTS=counters["decode_0"].url,
+                SRT_FRONTEND_HOST="127.0.0.1", BENCH_ROUTER_METRICS_PORT=str(counters["router"].server_address[1]), **env)
