@@ -98,7 +98,8 @@ def test_connect_gets_without_and_posts_with_a_body(body: Any, monkeypatch: pyte
 
 
 REPLIES = [((200, {"a": 1}), {"a": 1}), ((201, b"[]"), []), ((200, b"null"), None), ((200, b"{"), "not JSON: {"), ((200, b""), "not JSON: "),
-           ((404, b" so \n it is "), "HTTP 404: so it is"), ((500, {"detail": "x" * 400}), 'HTTP 500: {"detail": "' + "x" * 288), ((302, b""), "HTTP 302: ")]
+           ((404, b" so \n it is "), "HTTP 404: so it is"), ((500, {"detail": "x" * 400}), 'HTTP 500: {"detail": "' + "x" * 288),
+           ((302, b""), "HTTP 302: ")]
 
 
 @pytest.mark.parametrize(("reply", "expected"), REPLIES)
@@ -210,7 +211,8 @@ def test_judge_of_a_worker_that_hangs(said: list[tuple[str, ...]], monkeypatch: 
     assert said == [("lost", "a", "no answer to /health")]
 
 
-LOGS = [(["fine", "a HIP error b", "HIP error"], ["HIP error"], [], "a HIP error b"), (["rank 12: gone"], [], ["rank [0-9]+: gone$"], "rank 12: gone"),
+LOGS = [(["fine", "a HIP error b", "HIP error"], ["HIP error"], [], "a HIP error b"),
+        (["rank 12: gone"], [], ["rank [0-9]+: gone$"], "rank 12: gone"),
         (["HIP", "rank x: gone"], ["HIP error"], ["rank [0-9]+"], None), ([], ["x"], [], None), (["a.b"], ["a+b"], [], None)]
 
 
@@ -240,7 +242,8 @@ def test_pairs_split_at_the_first_sign() -> None:
     assert health_wait.pairs(["a=h:1", "b=/x=y z", "c"]) == [("a", "h:1"), ("b", "/x=y z"), ("c", "")]
 
 
-@pytest.mark.parametrize(("mode", "status", "expected"), [("wait", 200, "ready"), ("watch", 500, "lost"), ("judge", 500, "lost"), ("judge", 200, None)])
+@pytest.mark.parametrize(("mode", "status", "expected"), [("wait", 200, "ready"), ("watch", 500, "lost"), ("judge", 500, "lost"),
+                                                          ("judge", 200, None)])
 def test_main_of_health_wait_asks_all_at_once(mode: str, status: int, expected: str | None, said: list[tuple[str, ...]],
                                               monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("WAIT_POLL_S", "WATCH_POLL_S", "JUDGE_POLL_S"):
@@ -274,7 +277,8 @@ WORKER = {"url": "http://a:1", "worker_type": "regular", "model_id": "m", "is_he
 ROUTERS: list[tuple[Any, Any, tuple[bool, str]]] = [
     ({"workers": [WORKER]}, {"data": [{"id": "x"}, {"id": "m"}]}, (True, "")), ({"other": 1}, {}, (True, "/workers has no list of workers")),
     ([], {}, (True, "/workers has no list of workers")), ({"workers": []}, {}, (True, "it lists http://a:1 0 times as regular, 1 planned")),
-    ({"workers": [WORKER]}, b"soon", (True, "/v1/models: not JSON: soon")), ({"workers": [WORKER]}, {"data": []}, (True, "/v1/models has [], not 'm'")),
+    ({"workers": [WORKER]}, b"soon", (True, "/v1/models: not JSON: soon")),
+    ({"workers": [WORKER]}, {"data": []}, (True, "/v1/models has [], not 'm'")),
     (b"starting", {}, (False, "not JSON: starting"))]
 
 
@@ -312,7 +316,8 @@ def test_request_body_leaves_nothing_to_chance() -> None:
     assert canary.request_body("org/m") is not body
 
 
-COMPLETIONS = [({"choices": [{"text": "a"}], "usage": {"completion_tokens": 1}}, True), ({"choices": [{"text": ""}], "usage": {"completion_tokens": 5}}, False),
+COMPLETIONS = [({"choices": [{"text": "a"}], "usage": {"completion_tokens": 1}}, True),
+               ({"choices": [{"text": ""}], "usage": {"completion_tokens": 5}}, False),
                ({"choices": [{"text": "a"}], "usage": {"completion_tokens": 0}}, False), ({"choices": [{"text": "a"}]}, False),
                ({"choices": [], "usage": None}, False), ({}, False), ({"choices": [{"text": None, "finish_reason": "abort"}], "usage": {}}, False)]
 
@@ -331,7 +336,8 @@ def test_require_tokens(reply: dict[str, Any], good: bool) -> None:
 TOKENS = {"choices": [{"text": "ab"}], "usage": {"completion_tokens": 2}}
 
 
-@pytest.mark.parametrize(("reply", "said"), [((200, TOKENS), None), ((200, {}), "agg_0 failed: the completion has no tokens"), ((503, b"x"), "agg_0 failed: HTTP 503: x")])
+@pytest.mark.parametrize(("reply", "said"), [((200, TOKENS), None), ((200, {}), "agg_0 failed: the completion has no tokens"),
+                                             ((503, b"x"), "agg_0 failed: HTTP 503: x")])
 def test_try_worker(reply: tuple[int, Any], said: str | None) -> None:
     with server(lambda path, body: reply) as port:
         failure = canary.try_worker(canary.Worker("agg_0", "agg", url_of(port), 1), "m", soon())
@@ -362,8 +368,10 @@ def events(*lines: str) -> bytes:
 
 
 STREAMS = [
-    (events('data: {"choices":[{"text":"a"}]}', ": ping", 'data: {"choices":[{"text":null}]}', 'data: {"choices":[{"text":"b"}]}', "data: [DONE]", "data: {"), "ab"),
-    (events('data: {"choices":[],"usage":{}}', "data: [DONE]"), ""), (events('data: {"choices":[{"text":"a"}]}'), "Failure: the stream ended without [DONE]"),
+    (events('data: {"choices":[{"text":"a"}]}', ": ping", 'data: {"choices":[{"text":null}]}', 'data: {"choices":[{"text":"b"}]}', "data: [DONE]",
+            "data: {"), "ab"),
+    (events('data: {"choices":[],"usage":{}}', "data: [DONE]"), ""),
+    (events('data: {"choices":[{"text":"a"}]}'), "Failure: the stream ended without [DONE]"),
     (events("data: oops"), "Failure: the stream holds data: oops"), (b"", "Failure: the stream ended without [DONE]")]
 
 
@@ -402,7 +410,8 @@ def test_a_stream_without_an_end_is_left_at_the_deadline() -> None:
         canary.streamed_text(url_of(port), "m", soon(0.2))
 
 
-ROUTED = [(TOKENS, events('data: {"choices":[{"text":"a"}]}', "data: [DONE]"), None), ({}, b"", "the completion through the router failed: the completion has no"),
+ROUTED = [(TOKENS, events('data: {"choices":[{"text":"a"}]}', "data: [DONE]"), None),
+          ({}, b"", "the completion through the router failed: the completion has no"),
           (TOKENS, events("data: [DONE]"), "the streamed completion through the router failed: no tokens")]
 
 

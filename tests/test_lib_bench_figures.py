@@ -52,8 +52,10 @@ def test_gpus_of_the_roles(env: dict[str, str], expected: tuple[int, int, int], 
     assert (made.worker_gpus, made.prefill_gpus, made.decode_gpus) == expected
 
 
-WRONG = [({"SRTGEN_RESULTS": ""}, "SRTGEN_RESULTS is not set"), ({"BENCH_PROMPTS": "40"}, "differ in length"), ({"BENCH_WARMUPS": "1 2 3"}, "differ in length"),
-         ({"BENCH_CONCURRENCIES": "4 x"}, "BENCH_CONCURRENCIES is not a list of whole numbers: '4 x'"), ({"BENCH_ISL": "many"}, "BENCH_ISL is not a number: 'many'"),
+WRONG = [({"SRTGEN_RESULTS": ""}, "SRTGEN_RESULTS is not set"), ({"BENCH_PROMPTS": "40"}, "differ in length"),
+         ({"BENCH_WARMUPS": "1 2 3"}, "differ in length"),
+         ({"BENCH_CONCURRENCIES": "4 x"}, "BENCH_CONCURRENCIES is not a list of whole numbers: '4 x'"),
+         ({"BENCH_ISL": "many"}, "BENCH_ISL is not a number: 'many'"),
          ({"SRTGEN_CONCURRENCIES": "4 5,6"}, "SRTGEN_CONCURRENCIES names 5 6; the plan has 4 8")]
 
 
@@ -83,7 +85,8 @@ def test_choose(wanted: str | None, names: str, tmp_path: Path) -> None:
 # ---- bench_gate ------------------------------------------------------------------------------------------------------
 
 
-FILES = [('{"a": 1}', {"a": 1}, ""), ("[1]", {}, "the client's result file holds no JSON object"), ("{", {}, "the client's result file can't be read: "),
+FILES = [('{"a": 1}', {"a": 1}, ""), ("[1]", {}, "the client's result file holds no JSON object"),
+         ("{", {}, "the client's result file can't be read: "),
          (None, {}, "the client wrote no result file"), ("\udcff", {}, "the client's result file can't be read: ")]
 
 
@@ -95,7 +98,8 @@ def test_read_result(text: str | None, expected: dict[str, Any], wrong: str, tmp
     assert found == expected and said.startswith(wrong) and bool(said) == bool(wrong)
 
 
-@pytest.mark.parametrize(("value", "expected"), [(1, 1.0), (0.5, 0.5), (0, 0.0), (True, None), ("1", None), (NAN, None), (float("inf"), None), (None, None)])
+@pytest.mark.parametrize(("value", "expected"), [(1, 1.0), (0.5, 0.5), (0, 0.0), (True, None), ("1", None), (NAN, None), (float("inf"), None),
+                                                 (None, None)])
 def test_number(value: Any, expected: float | None) -> None:
     assert bench_gate.number({"x": value}, "x") == expected and bench_gate.number({}, "x") is None
 
@@ -173,7 +177,8 @@ def test_figures_of_a_result_and_of_none(tmp_path: Path) -> None:
     row = bench_row.figures(made, made.points[0], result(completed=38))
     assert (row["completed"], row["failed"], row["gpus_allocated"], row["interactivity"]) == (38, 2, 16, 50.0)
     assert row["total_tok_s_per_gpu"] == pytest.approx(38 * 99 / 10 / 12)
-    assert row["input_tok_s_per_prefill_gpu"] == pytest.approx(38 * 90 / 10 / 4) and row["output_tok_s_per_decode_gpu"] == pytest.approx(38 * 9 / 10 / 8)
+    assert row["input_tok_s_per_prefill_gpu"] == pytest.approx(38 * 90 / 10 / 4)
+    assert row["output_tok_s_per_decode_gpu"] == pytest.approx(38 * 9 / 10 / 8)
     assert (row["ttft_ms_p50"], row["e2el_ms_p99"]) == (20.0, 20.0)
     assert set(row) == set(bench_row.COLUMNS) - {"valid", "reason", "raw"}
     empty = bench_row.figures(made, made.points[0], {})
@@ -193,7 +198,8 @@ def snap(retries: float | None = None, **requests: float | None) -> Snapshot:
     return Snapshot(workers, None if retries is None else RouterStats(retries, 0, 0))
 
 
-RETRIES = [({}, snap(2), snap(5), 3), ({"retried": 2, "num_retries": 1}, snap(2), snap(5), 5), ({}, snap(), snap(5), None), ({}, snap(2), snap(), None),
+RETRIES = [({}, snap(2), snap(5), 3), ({"retried": 2, "num_retries": 1}, snap(2), snap(5), 5), ({}, snap(), snap(5), None),
+           ({}, snap(2), snap(), None),
            ({}, snap(5), snap(2), 0), ({"retries": NAN}, snap(0), snap(0), 0)]
 
 
@@ -203,7 +209,8 @@ def test_retried_and_client_retries(found: dict[str, Any], before: Snapshot, aft
     assert bench_row.client_retries(found) == (2.0 if "retried" in found else 0.0)
 
 
-@pytest.mark.parametrize(("before", "after", "more"), [(0.0, 49.0, False), (0.0, 50.0, True), (10.0, 59.0, False), (10.0, 60.0, True), (None, 99.0, False), (0.0, None, False)])
+@pytest.mark.parametrize(("before", "after", "more"), [(0.0, 49.0, False), (0.0, 50.0, True), (10.0, 59.0, False), (10.0, 60.0, True),
+                                                       (None, 99.0, False), (0.0, None, False)])
 def test_surplus_counts_warm_ups_and_one_try(before: float | None, after: float | None, more: bool, tmp_path: Path) -> None:
     made = plan(tmp_path, SRT_DECODE_ENDPOINTS="http://d:1", SRT_PREFILL_ENDPOINTS="http://p:1")
     found = bench_row.surplus(made, made.points[0], snap(decode_0=before, prefill_0=0.0), snap(decode_0=after, prefill_0=999.0))
@@ -235,11 +242,13 @@ def test_acceptance_is_none_without_drafts(mtp: dict[str, Any] | None) -> None:
 
 def test_differences_of_counters_and_steps_of_the_drafts() -> None:
     assert bench_row._delta(stats(x=2.0), stats(x=5.0), "x") == 3.0
-    assert bench_row._delta(None, stats(x=5.0), "x") is None is bench_row._delta(stats(y=1.0), stats(x=5.0), "x") is bench_row._delta(stats(x=1.0), stats(), "x")
+    untold = ((None, stats(x=5.0)), (stats(y=1.0), stats(x=5.0)), (stats(x=1.0), stats()))
+    assert [bench_row._delta(before, after, "x") for before, after in untold] == [None, None, None]
     assert [bench_row._steps(found) for found in ({"distribution": {"0": 3, "2": 4}}, {"distribution": [3]}, {})] == [7.0, 0.0, 0.0]
 
 
-LOADS = [((10, 10), ""), ((15, 5), ""), ((16, 4), "uneven load on decode workers: decode_0 16, decode_1 4 requests"), ((9, 4), ""), ((None, 40), ""), ((40,), ""),
+LOADS = [((10, 10), ""), ((15, 5), ""), ((16, 4), "uneven load on decode workers: decode_0 16, decode_1 4 requests"), ((9, 4), ""), ((None, 40), ""),
+         ((40,), ""),
          ((20, 20, 8), ""), ((20, 20, 7), "uneven load on decode workers: decode_0 20, decode_1 20, decode_2 7"), ((9, 9, 1), ""), ((0, 0), "")]
 
 
@@ -298,7 +307,8 @@ def test_opening(tmp_path: Path) -> None:
 # ---- bench_curve -----------------------------------------------------------------------------------------------------
 
 
-TICKS = [(0, [0.0, 1.0]), (-1, [0.0, 1.0]), (5, [0, 1, 2, 3, 4, 5]), (5.1, [0, 2, 4, 6]), (12, [0, 2.5, 5, 7.5, 10, 12.5]), (0.03, [0, 0.01, 0.02, 0.03])]
+TICKS = [(0, [0.0, 1.0]), (-1, [0.0, 1.0]), (5, [0, 1, 2, 3, 4, 5]), (5.1, [0, 2, 4, 6]), (12, [0, 2.5, 5, 7.5, 10, 12.5]),
+         (0.03, [0, 0.01, 0.02, 0.03])]
 
 
 @pytest.mark.parametrize(("largest", "ticks"), TICKS)
@@ -331,13 +341,16 @@ def test_svg_escapes_places_and_joins() -> None:
     line = root.find("{http://www.w3.org/2000/svg}polyline")
     assert line is not None and line.get("points") == " ".join("%.1f,%.1f" % circle for circle in circles)
     assert {"a <b> & 'c'", "note", "c4", "c8"} <= set(texts(picture))
-    inside = all(bench_curve.LEFT <= x <= bench_curve.WIDTH - bench_curve.RIGHT and bench_curve.TOP <= y <= bench_curve.HEIGHT - bench_curve.BOTTOM for x, y in circles)
+    right, bottom = bench_curve.WIDTH - bench_curve.RIGHT, bench_curve.HEIGHT - bench_curve.BOTTOM
+    inside = all(bench_curve.LEFT <= x <= right and bench_curve.TOP <= y <= bottom for x, y in circles)
     assert inside and "no valid point" in texts(bench_curve.svg("t", "n", []))
     assert "polyline" not in bench_curve.svg("t", "n", marks[:1])
 
 
 def test_parts_of_a_picture() -> None:
-    assert "text-anchor='end' fill='red'" in bench_curve._text(1, 2.25, 12, "end", "a<b", "red") and ">a&lt;b</text>" in bench_curve._text(1, 2, 12, "end", "a<b")
+    assert "text-anchor='end' fill='red'" in bench_curve._text(1, 2.25, 12, "end", "a<b", "red") and ">a&lt;b</text>" in bench_curve._text(1, 2, 12,
+                                                                                                                                           "end",
+                                                                                                                                           "a<b")
     xs, ys = [0.0, 5.0, 10.0], [0.0, 1.0]
     assert bench_curve._place(bench_curve.Mark(0, 0, ""), xs, ys) == (bench_curve.LEFT, bench_curve.HEIGHT - bench_curve.BOTTOM)
     assert bench_curve._place(bench_curve.Mark(10, 1, ""), xs, ys) == (bench_curve.WIDTH - bench_curve.RIGHT, bench_curve.TOP)
@@ -370,13 +383,15 @@ def test_draw_takes_valid_rows_in_the_order_of_concurrency(tmp_path: Path) -> No
 def test_gather_what_is_there(tmp_path: Path) -> None:
     nothing = bench_identity.gather(tmp_path)
     assert (nothing["recipe_sha256"], nothing["images"], nothing["nodes"], nothing["machine"], nothing["overrides"]) == (None, {}, [], {}, [])
-    processes: list[Any] = [{"step": "prefill_0", "image": "a", "argv": ["x"]}, {"step": "prefill_1", "image": "a"}, {"step": "bench", "image": None}, "odd"]
+    processes: list[Any] = [{"step": "prefill_0", "image": "a", "argv": ["x"]}, {"step": "prefill_1", "image": "a"},
+                            {"step": "bench", "image": None}, "odd"]
     manifest = {"id": "i", "srtgen": "1", "inputs": [{"sha256": "s"}, {"sha256": "t"}], "processes": processes, "overrides": ["a=b"]}
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     (tmp_path / "result.json").write_text(json.dumps({"job_id": "7", "nodes": [{"host": "n"}], "checks_skipped": ["disk"]}))
     (tmp_path / "identity.json").write_text('{"nodes": {}}')
     found = bench_identity.gather(tmp_path)
-    assert (found["bundle_id"], found["recipe_sha256"], found["job_id"], found["overrides"], found["checks_skipped"]) == ("i", "s", "7", ["a=b"], ["disk"])
+    assert (found["bundle_id"], found["recipe_sha256"], found["job_id"], found["overrides"], found["checks_skipped"]) == ("i", "s", "7", ["a=b"],
+                                                                                                                          ["disk"])
     assert found["images"] == {"prefill": "a", "bench": None} and found["argv"] == {"prefill_0": ["x"], "prefill_1": None, "bench": None}
     assert (found["nodes"], found["machine"]) == ([{"host": "n"}], {"nodes": {}})
     (tmp_path / "nodes.tsv").write_text("index\thost\n0\tn 0\n")
@@ -389,7 +404,8 @@ def test_parts_of_an_identity(tmp_path: Path) -> None:
     (tmp_path / "o").write_text('{"a": 1}')
     assert bench_identity._object(tmp_path / "o") == {"a": 1} and bench_identity._object(tmp_path / "no") == {}
     assert bench_identity._images([{"step": "agg_10", "image": "i"}, {"image": "j"}]) == {"agg": "i", "": "j"}
-    assert (bench_identity._recipe({"inputs": [{"sha256": "s"}]}), bench_identity._recipe({"inputs": []}), bench_identity._recipe({})) == ("s", None, None)
+    assert (bench_identity._recipe({"inputs": [{"sha256": "s"}]}), bench_identity._recipe({"inputs": []}), bench_identity._recipe({})) == ("s", None,
+                                                                                                                                           None)
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "5", ""])
@@ -401,7 +417,8 @@ def test_a_broken_file_is_an_empty_object(content: str, tmp_path: Path) -> None:
 # ---- bench_inferencex ------------------------------------------------------------------------------------------------
 
 
-STEMS = [({}, 0, "concurrency_4_req_rate_inf_gpus_12_ctx_4_gen_8"), ({"BENCH_REQUEST_RATE": "5"}, 1, "concurrency_4_req_rate_5_gpus_12_ctx_4_gen_8_2"),
+STEMS = [({}, 0, "concurrency_4_req_rate_inf_gpus_12_ctx_4_gen_8"),
+         ({"BENCH_REQUEST_RATE": "5"}, 1, "concurrency_4_req_rate_5_gpus_12_ctx_4_gen_8_2"),
          ({"BENCH_GPUS_PREFILL": "0", "BENCH_GPUS_DECODE": "0", "BENCH_GPUS_AGG": "8"}, 0, "concurrency_4_req_rate_inf_gpus_8")]
 
 
@@ -427,7 +444,9 @@ def test_aggregate_in_the_other_tools_keys(tmp_path: Path) -> None:
 
 
 def test_times_are_seconds_and_times_per_token_rates_too() -> None:
-    assert bench_inferencex._times({"p99_tpot_ms": 4, "mean_tpot_ms": 0, "x_ms": None, "b_ms": True, "ms": 1}) == {"p99_tpot": 0.004, "p99_intvty": 250.0, "mean_tpot": 0.0}
+    assert bench_inferencex._times({"p99_tpot_ms": 4, "mean_tpot_ms": 0, "x_ms": None, "b_ms": True, "ms": 1}) == {"p99_tpot": 0.004,
+                                                                                                                   "p99_intvty": 250.0,
+                                                                                                                   "mean_tpot": 0.0}
 
 
 def test_write_copies_the_raw_file_byte_for_byte(tmp_path: Path) -> None:

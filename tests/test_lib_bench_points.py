@@ -94,14 +94,16 @@ def test_retried_requests_count_as_failed_ones(allowed: str, retries: int, valid
 def test_refused_ends_the_sweep_without_a_fault_of_the_client(tmp_path: Path) -> None:
     made = plan(tmp_path)
     record = point.refused(made, made.points[1], "so it is")
-    assert (record["name"], record["row"]["valid"], record["row"]["reason"], record["fatal"], record["client_exit_code"]) == ("c8", False, "so it is", True, 0)
+    assert (record["name"], record["row"]["valid"], record["row"]["reason"], record["fatal"], record["client_exit_code"]) == ("c8", False,
+                                                                                                                              "so it is", True, 0)
     keep(made, record)
     assert summary.verdict(made)["code"] == 21
 
 
 def test_warnings_of_a_point(tmp_path: Path) -> None:
     made = plan(tmp_path, SRT_DECODE_ENDPOINTS="http://d:1,http://d:2")
-    before, after = (Snapshot({"decode_0": WorkerStats({"requests": count}, None)}, RouterStats(0, 0, errors)) for count, errors in ((0.0, 1), (90.0, 3)))
+    before, after = (Snapshot({"decode_0": WorkerStats({"requests": count}, None)}, RouterStats(0, 0, errors)) for count,
+                     errors in ((0.0, 1), (90.0, 3)))
     workers = {"decode_0": {"requests": 90}, "decode_1": {"requests": 0}}
     found = point.warnings(made, made.points[0], {"retried": 4, "valid": True}, before, after, workers)
     assert [text.split(" ")[0] + " " + text.split(" ")[1] for text in found] == ["uneven load", "the workers", "4 requests", "the router"]
@@ -148,7 +150,8 @@ def test_run_point(tmp_path: Path, handlers: None, capsys: pytest.CaptureFixture
     argv = client_argv(tmp_path, GOOD | {"num_prompts": 80, "max_concurrency": 8}, "c8")
     assert point.run_point(made, "c8", 8, 80, argv) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[0].split()[3] == "started," and out[1].endswith("NO") and out[2].startswith("  warning: ") and out[3] == "  invalid: 40 of 80 requests failed"
+    assert out[0].split()[3] == "started," and out[1].endswith("NO") and out[2].startswith("  warning: ")
+    assert out[3] == "  invalid: 40 of 80 requests failed"
     made = plan(tmp_path)
     assert point.run_point(made, "c4", 4, 40, ["/no/such"]) == 0 and summary.records(made)[-1]["fatal"]
     capsys.readouterr()
@@ -213,7 +216,8 @@ def test_complete_has_every_chosen_point(tmp_path: Path) -> None:
     assert [row["name"] for row in summary.complete(plan(tmp_path, SRTGEN_CONCURRENCIES="8"))] == ["c8"]
 
 
-@pytest.mark.parametrize(("value", "cell"), [(None, ""), (True, "true"), (False, "false"), (1.23456789, "1.23457"), (12345678.9, "12345678.9"), (7, "7"), ("a,b", "a,b"), (0.0, "0")])
+@pytest.mark.parametrize(("value", "cell"), [(None, ""), (True, "true"), (False, "false"), (1.23456789, "1.23457"), (12345678.9, "12345678.9"),
+                                             (7, "7"), ("a,b", "a,b"), (0.0, "0")])
 def test_cells_of_the_table(value: Any, cell: str) -> None:
     rows = [dict.fromkeys(summary.COLUMNS) | {"reason": value}]
     (row,) = csv.DictReader(io.StringIO(summary.to_csv(rows)))

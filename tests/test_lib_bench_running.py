@@ -44,7 +44,8 @@ def test_highest_of_the_chosen_points(tmp_path: Path) -> None:
 
 
 UNLIMITED = resource.RLIM_INFINITY
-LIMITS = [((264, 264), ""), ((263, 999), "soft limit stayed at 263, concurrency 8 needs 264"), ((263, 263), "hard limit is 263, concurrency 8 needs 264"),
+LIMITS = [((264, 264), ""), ((263, 999), "soft limit stayed at 263, concurrency 8 needs 264"),
+          ((263, 263), "hard limit is 263, concurrency 8 needs 264"),
           ((UNLIMITED, UNLIMITED), ""), ((100, UNLIMITED), "soft limit stayed at 100")]
 
 
@@ -55,7 +56,8 @@ def test_open_files(limits: tuple[int, int], said: str, tmp_path: Path, monkeypa
     assert len(found) == bool(said) and said in "".join(found)
 
 
-@pytest.mark.parametrize(("text", "said"), [("1000\t1263\n", ""), ("1000 1262", "local ports: 1000 to 1262 are too few for concurrency 8"), ("odd", ""), (None, "")])
+@pytest.mark.parametrize(("text", "said"), [("1000\t1263\n", ""), ("1000 1262", "local ports: 1000 to 1262 are too few for concurrency 8"),
+                                            ("odd", ""), (None, "")])
 def test_local_ports(text: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if text is not None:
         (tmp_path / "range").write_text(text)
@@ -224,7 +226,8 @@ def test_log_tail(tmp_path: Path) -> None:
     assert bench_run.log_tail(tmp_path / "absent") == ""
 
 
-@pytest.mark.parametrize(("text", "count"), [(" 5/40 [a\r12/40 [b", 12.0), ("12/400 [b 3/4 [c", None), ("12/40 done", None), ("", None), ("112/40 [x", 112.0)])
+@pytest.mark.parametrize(("text", "count"), [(" 5/40 [a\r12/40 [b", 12.0), ("12/400 [b 3/4 [c", None), ("12/40 done", None), ("", None),
+                                             ("112/40 [x", 112.0)])
 def test_client_count(text: str, count: float | None, tmp_path: Path) -> None:
     (tmp_path / "log").write_text(text)
     assert bench_run.client_count(tmp_path / "log", 40) == count
@@ -244,7 +247,8 @@ def test_watch_forgives_the_setup_and_then_counts_idle_time() -> None:
 BEGIN = bench_run.Progress(None, None, None)
 
 
-@pytest.mark.parametrize(("text", "code"), [("printf out; printf err >&2; exit 3", 3), ("kill -KILL $$", 137), ("read x || exit 4", 4), ("pwd >&2; exit 0", 0)])
+@pytest.mark.parametrize(("text", "code"), [("printf out; printf err >&2; exit 3", 3), ("kill -KILL $$", 137), ("read x || exit 4", 4),
+                                            ("pwd >&2; exit 0", 0)])
 def test_run_keeps_output_and_code(text: str, code: int, tmp_path: Path, handlers: None) -> None:
     outcome = bench_run.run(["bash", "-c", text], tmp_path / "log", lambda: BEGIN, BEGIN, 0, 5, str(tmp_path))
     assert (outcome.exit_code, outcome.stalled_s, outcome.started) == (code, 0, False) and 0 <= outcome.wall_s < 20
@@ -315,7 +319,8 @@ def test_supervise_looks_only_when_it_is_time() -> None:
 
 def test_stop_kills_what_heeds_no_term(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_run, "KILL_AFTER_S", 0.3)
-    process = subprocess.Popen(["bash", "-c", "trap '' TERM; printf up; while :; do sleep 0.05; done"], stdout=subprocess.PIPE, start_new_session=True)
+    process = subprocess.Popen(["bash", "-c", "trap '' TERM; printf up; while :; do sleep 0.05; done"], stdout=subprocess.PIPE,
+                               start_new_session=True)
     assert process.stdout is not None and process.stdout.read(2) == b"up"
     bench_run.stop(process)
     assert process.returncode == -9

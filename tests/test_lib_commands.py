@@ -99,7 +99,8 @@ def test_time_line(phases: list[object] | None, said: str, job: Path, tmp_path: 
     assert command("status.sh", f"time_line {job}/result.json", tmp_path).stdout == said + "\n"
 
 
-JOBS = [({}, "RUNNING None", {"Slurm": "RUNNING None", "phase": "bench"}), ({}, "", {"Slurm": "does not answer, or knows the job no more", "phase": "bench"}),
+JOBS = [({}, "RUNNING None", {"Slurm": "RUNNING None", "phase": "bench"}),
+        ({}, "", {"Slurm": "does not answer, or knows the job no more", "phase": "bench"}),
         ({}, "NODE_FAIL None", {"verdict": "none: the job ended as NODE_FAIL in phase bench, before it could say why"}),
         ({"verdict": "failed", "reason": "it is so", "exit_code": 11, "failed": {"step": "decode_0"}}, "FAILED None",
          {"verdict": "failed (11): it is so", "decode_0": "FAILED             log of decode_0"})]
@@ -183,7 +184,8 @@ SAYS = "printf 'JobId=7 JobName=x\\n   Command={}\\n   WorkDir=/\\n'"
 BELONGS = {"submitted from here": (SAYS.format("{t}/bundle/run.sbatch"), None, True),
            "with arguments, over a link": (SAYS.format("{t}/link/run.sbatch 1 two"), None, True),
            "from elsewhere": (SAYS.format("/tmp/run.sbatch"), None, False), "elsewhere, results here": (SAYS.format("/tmp/x.sbatch"), NAME, True),
-           "forgotten, results here": ("exit 1", NAME, True), "forgotten, another's results": ("exit 1", "other", False), "unknown": ("exit 1", None, False)}
+           "forgotten, results here": ("exit 1", NAME, True), "forgotten, another's results": ("exit 1", "other", False),
+           "unknown": ("exit 1", None, False)}
 
 
 @pytest.mark.parametrize("case", BELONGS)
@@ -232,7 +234,8 @@ def test_controller_state(scontrol: str, out: str, code: int, tmp_path: Path) ->
     assert (done.stdout, done.returncode) == (out, code)
 
 
-ACCOUNTS = [("printf 'COMPLETED|0:0\\n'", "COMPLETED 0:0\n", 0), ("printf 'CANCELLED by 5|0:15\\nX|1:0\\n'", "CANCELLED 0:15\n", 0),
+ACCOUNTS = [("printf 'COMPLETED|0:0\\n'", "COMPLETED 0:0\n", 0),
+            ("for n in {1..20000}; do printf 'FAILED|3:0\\n'; done", "FAILED 3:0\n", 0), ("printf 'CANCELLED by 5|0:15\\nX|1:0\\n'", "CANCELLED 0:15\n", 0),
             ("[[ $1 == -c ]] && printf 'TIMEOUT|0:15\\n' || exit 1", "TIMEOUT 0:15\n", 0), ("printf ''", "", 1), ("printf 'no table\\n'", "", 1)]
 
 
@@ -277,7 +280,8 @@ def test_prefetch_starts_its_program_with_the_bundles_plan(tmp_path: Path) -> No
     bundle = tmp_path / "a b"
     (bundle / "lib").mkdir(parents=True)
     shutil.copy(TEMPLATES / "prefetch.sh", bundle)
-    (bundle / "lib" / "eval_prefetch.py").write_text("import os, sys\nprint(os.environ['SRTGEN_BUNDLE'], os.environ['EVAL_X'], sys.argv[1:])\nsys.exit(3)\n")
+    (bundle / "lib" / "eval_prefetch.py").write_text(
+        "import os, sys\nprint(os.environ['SRTGEN_BUNDLE'], os.environ['EVAL_X'], sys.argv[1:])\nsys.exit(3)\n")
     argv = ["bash", str(bundle / "prefetch.sh"), "w x"]
     none = subprocess.run(argv, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, cwd="/", timeout=20)
     assert none.returncode == 1 and "no evaluation, nothing to fetch" in none.stderr

@@ -52,7 +52,8 @@ def offline_folder(plan: EvalPlan) -> Path:
 DAMAGES: dict[str, tuple[str, str]] = {"whole": ("true", ""), "missing": ("rm wheels/a-1-py3-none-any.whl", "a-1-py3-none-any.whl is missing"),
                                        "edited": ("printf x >>task-data/gsm8k/test.jsonl", "test.jsonl is not the file that prefetch.sh wrote"),
                                        "no data": ("sed -i /task-data/d SHA256SUMS", "task-data holds nothing"),
-                                       "no sums": ("rm SHA256SUMS", "SHA256SUMS is missing: run prefetch.sh"), "empty sums": (": >SHA256SUMS", "wheels holds nothing")}
+                                       "no sums": ("rm SHA256SUMS", "SHA256SUMS is missing: run prefetch.sh"),
+                                       "empty sums": (": >SHA256SUMS", "wheels holds nothing")}
 
 
 @pytest.mark.parametrize("case", DAMAGES)
@@ -173,7 +174,8 @@ def test_fetch_data_of_prefetch(plan: EvalPlan, tmp_path: Path) -> None:
 
 def test_prefetch_and_its_main(plan: EvalPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     calls = fake_pip(tmp_path, monkeypatch)
-    for name, value in {"SRTGEN_BUNDLE": str(plan.bundle), "SRTGEN_TASK_DATA": str(questions(tmp_path / "named")), "EVAL_TARGET_PYTHON": "3.11"}.items():
+    for name, value in {"SRTGEN_BUNDLE": str(plan.bundle), "SRTGEN_TASK_DATA": str(questions(tmp_path / "named")),
+                        "EVAL_TARGET_PYTHON": "3.11"}.items():
         monkeypatch.setenv(name, value)
     assert eval_prefetch.main() == 0
     assert capsys.readouterr().out == "offline/: 2 wheels for Python 3.11, task data {'gsm8k': {'train': 2, 'test': 2}}\n"
@@ -190,7 +192,8 @@ def test_prefetch_and_its_main(plan: EvalPlan, tmp_path: Path, monkeypatch: pyte
 # ---- eval_data -------------------------------------------------------------------------------------------------------
 
 
-FILES = [(ROW * 3, 3, ""), (ROW + '{"question": 1, "answer": "b"}', 0, "a line without question and answer"), ("", 0, "is empty"), ("<html>", 0, "can't be used"),
+FILES = [(ROW * 3, 3, ""), (ROW + '{"question": 1, "answer": "b"}', 0, "a line without question and answer"), ("", 0, "is empty"),
+         ("<html>", 0, "can't be used"),
          ("[1]\n", 0, "can't be used"), (None, 0, "can't be used")]
 
 
@@ -220,7 +223,8 @@ def test_fetch_from_a_folder_replaces_what_was_there(plan: EvalPlan, tmp_path: P
     target.mkdir(parents=True)
     (target / "old").touch()
     record = eval_data.fetch(plan, None, "gsm8k", target, str(named))
-    assert record == {"source": str(named), "documents": {"train": 2, "test": 2}, "sha256": dict.fromkeys(("train", "test"), hashlib.sha256((ROW * 2).encode()).hexdigest())}
+    assert record == {"source": str(named), "documents": {"train": 2, "test": 2},
+                      "sha256": dict.fromkeys(("train", "test"), hashlib.sha256((ROW * 2).encode()).hexdigest())}
     assert sorted(path.name for path in target.iterdir()) == ["test.jsonl", "train.jsonl"]
     (named / "gsm8k" / "test.jsonl").unlink()
     with pytest.raises(EvalError, match="task data: .*/gsm8k/test.jsonl is missing"):

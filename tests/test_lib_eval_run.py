@@ -33,18 +33,22 @@ def plan(tmp_path: Path) -> EvalPlan:
 
 def test_load_has_the_defaults_and_reads_the_rest(plan: EvalPlan) -> None:
     assert (plan.endpoint_url, plan.endpoint, plan.chat_template, plan.tasks, plan.concurrency) == ("http://r:1", "chat", True, ("gsm8k",), 16)
-    assert (plan.max_tokens, plan.max_length, plan.gen_kwargs, plan.num_fewshot, plan.limit) == (5376, 9472, {"temperature": 0, "top_p": 1}, None, None)
+    assert (plan.max_tokens, plan.max_length, plan.gen_kwargs, plan.num_fewshot, plan.limit) == (5376, 9472, {"temperature": 0, "top_p": 1}, None,
+                                                                                                 None)
     assert (plan.packages, plan.offline, plan.max_unextracted_ratio, plan.result_copies) == ("index", False, None, ())
-    other = eval_plan.load({"EVAL_CONC": "3", "EVAL_CONCURRENCY": "9", "EVAL_TASKS": "a gsm8k", "EVAL_LIMIT": "0", "EVAL_CHAT_TEMPLATE": "0", "EVAL_OFFLINE": "1",
+    other = eval_plan.load({"EVAL_CONC": "3", "EVAL_CONCURRENCY": "9", "EVAL_TASKS": "a gsm8k", "EVAL_LIMIT": "0", "EVAL_CHAT_TEMPLATE": "0",
+                            "EVAL_OFFLINE": "1",
                             "EVAL_MAX_UNEXTRACTED_RATIO": "0", "SRTGEN_PIP_INDEX_URL": "x", "EVAL_INDEX_URL": "y", "SLURM_JOB_ID": "7",
                             "SRTGEN_LM_EVAL_RESULT_DIR": "/c", "SRTCTL_LM_EVAL_RESULT_DIR": "/c"})
     assert (other.concurrency, other.tasks, other.limit, other.chat_template, other.max_unextracted_ratio) == (3, ("a", "gsm8k"), 0, False, 0.0)
-    assert (other.offline, other.packages, other.index_url, other.work, other.result_copies) == (True, "wheels", "x", Path("/tmp/srtgen-7/eval"), ("/c",))
+    assert (other.offline, other.packages, other.index_url, other.work, other.result_copies) == (True, "wheels", "x", Path("/tmp/srtgen-7/eval"),
+                                                                                                 ("/c",))
     assert plan.local and not other.local
 
 
 @pytest.mark.parametrize(("env", "said"), [
-    ({"EVAL_LIMIT": "x"}, "EVAL_LIMIT is not a whole number: 'x'"), ({"EVAL_META": "{"}, "EVAL_META is not JSON: '{'"), ({"EVAL_THRESHOLDS": "[1]"}, "EVAL_THRESHOLDS is not a JSON object")])
+    ({"EVAL_LIMIT": "x"}, "EVAL_LIMIT is not a whole number: 'x'"), ({"EVAL_META": "{"}, "EVAL_META is not JSON: '{'"),
+    ({"EVAL_THRESHOLDS": "[1]"}, "EVAL_THRESHOLDS is not a JSON object")])
 def test_a_plan_that_cannot_be(env: dict[str, str], said: str) -> None:
     with pytest.raises(EvalError) as failed:
         eval_plan.load(env)
@@ -95,7 +99,8 @@ def test_write_json_and_verdict_replace_at_once(plan: EvalPlan) -> None:
 # ---- eval_command ----------------------------------------------------------------------------------------------------
 
 
-COMMANDS = [("exit 0", 0, ""), ("exit 7", 22, "the evaluation command ended with exit code 7"), ('[[ "$MODEL_NAME $EVAL_CONC" == "org/m 16" ]]', 0, ""), ("read x || exit 0", 0, "")]
+COMMANDS = [("exit 0", 0, ""), ("exit 7", 22, "the evaluation command ended with exit code 7"),
+            ('[[ "$MODEL_NAME $EVAL_CONC" == "org/m 16" ]]', 0, ""), ("read x || exit 0", 0, "")]
 
 
 def own_command(plan: EvalPlan, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +119,8 @@ def test_main_of_eval_command(text: str, code: int, reason: str, plan: EvalPlan,
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_recipes_command(number: signal.Signals, plan: EvalPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, handlers: None) -> None:
+def test_a_signal_ends_the_recipes_command(number: signal.Signals, plan: EvalPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                           handlers: None) -> None:
     own_command(plan, f"trap 'printf ended >{tmp_path}/end; exit 0' TERM\nkill -{number.name} {os.getpid()}\nsleep 20 & wait\n", monkeypatch)
     with pytest.raises(SystemExit) as ended:
         eval_command.main()
@@ -133,7 +139,8 @@ def test_protocol_says_everything(plan: EvalPlan, tmp_path: Path) -> None:
     assert (config["model"], config["model_args"]["base_url"]) == ("local-chat-completions", "http://r:1/v1/chat/completions")
     assert (config["apply_chat_template"], config["fewshot_as_multiturn"], config["gen_kwargs"]["max_tokens"]) == (True, False, 5376)
     assert not {"limit", "num_fewshot"} & set(config)
-    plain = eval_run.protocol(dataclasses.replace(plan, endpoint="completions", chat_template=False, limit=0, num_fewshot=0, gen_kwargs={"max_tokens": 7}), tmp_path)
+    plain = eval_run.protocol(dataclasses.replace(plan, endpoint="completions", chat_template=False, limit=0, num_fewshot=0,
+                                                  gen_kwargs={"max_tokens": 7}), tmp_path)
     assert (plain["model"], plain["model_args"]["base_url"]) == ("local-completions", "http://r:1/v1/completions")
     assert (plain["limit"], plain["num_fewshot"], plain["gen_kwargs"], plain["apply_chat_template"]) == (0, 0, {"max_tokens": 7}, False)
 
@@ -195,13 +202,16 @@ def test_copy_out_meta_and_fresh(plan: EvalPlan, tmp_path: Path) -> None:
 
 
 RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any] | None, int, str]] = {
-    "good": ("exit 0", {}, {"gsm8k": 1}, 0, ""), "low": ("exit 0", {"results": {"gsm8k": {"exact_match,strict-match": 0.5}}}, {"gsm8k": 1}, 23, "gsm8k strict-match 0.5000 is below 0.9"),
-    "failed": ("exit 3", {}, {"gsm8k": 1}, 22, "lm-eval ended with exit code 3"), "too few": ("exit 0", {}, {"gsm8k": 2}, 22, "gsm8k: 1 samples scored, expected 2"),
+    "good": ("exit 0", {}, {"gsm8k": 1}, 0, ""), "low": ("exit 0", {"results": {"gsm8k": {"exact_match,strict-match": 0.5}}}, {"gsm8k": 1}, 23,
+                                                         "gsm8k strict-match 0.5000 is below 0.9"),
+    "failed": ("exit 3", {}, {"gsm8k": 1}, 22, "lm-eval ended with exit code 3"),
+    "too few": ("exit 0", {}, {"gsm8k": 2}, 22, "gsm8k: 1 samples scored, expected 2"),
     "not prepared": ("exit 0", {}, None, 22, "[Errno 2] No such file or directory")}
 
 
 @pytest.mark.parametrize("case", RUNS)
-def test_main_of_eval_run(case: str, plan: EvalPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], handlers: None) -> None:
+def test_main_of_eval_run(case: str, plan: EvalPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+                          handlers: None) -> None:
     end, results, documents, code, reason = RUNS[case]
     monkeypatch.setattr(eval_run, "load", lambda: plan)
     if documents is not None:
@@ -243,7 +253,8 @@ def answer(text: str | None, taken: str | None, name: str = "strict-match") -> d
 
 SHARES: list[tuple[list[dict[str, Any]], float, float]] = [
     ([], 1.0, 1.0), ([answer("4", "4"), answer(" \n", "[invalid]"), answer("x", "[invalid]"), answer("5", "5")], 0.25, 0.5),
-    ([answer("4", "4"), answer("", "", "flexible")], 0.0, 0.0), ([answer(None, None, "none"), answer("a", "a", "none")], 0.5, 0.5), ([{"resps": []}], 1.0, 1.0),
+    ([answer("4", "4"), answer("", "", "flexible")], 0.0, 0.0), ([answer(None, None, "none"), answer("a", "a", "none")], 0.5, 0.5),
+    ([{"resps": []}], 1.0, 1.0),
     ([{"resps": [[]], "filtered_resps": []}], 1.0, 1.0)]
 
 
@@ -253,9 +264,14 @@ def test_shares_of(samples: list[dict[str, Any]], empty: float, unextracted: flo
 
 
 SCORED: dict[str, tuple[dict[str, Any], int | None, int, dict[str, float], str]] = {  # n-samples, documents, records, shares -> problem
-    "good": ({"effective": 4}, 4, 4, {}, ""), "size unknown": ({"effective": 4}, None, 4, {}, ""), "none": ({}, None, 0, {}, "t: None samples scored, expected None"),
-    "few": ({"effective": 3}, 4, 3, {}, "t: 3 samples scored, expected 4"), "unrecorded": ({"effective": 4}, 4, 3, {}, "t: 3 samples recorded of 4 scored"),
-    "empty": ({"effective": 4}, 4, 4, {"empty": 0.26}, "t: 26.0 % of the answers are empty, allowed 25.0 %"), "some empty": ({"effective": 4}, 4, 4, {"empty": 0.25}, ""),
+    "good": ({"effective": 4}, 4, 4, {}, ""), "size unknown": ({"effective": 4}, None, 4, {}, ""),
+                                                                                    "none": ({}, None, 0, {},
+                                                                                             "t: None samples scored, expected None"),
+    "few": ({"effective": 3}, 4, 3, {}, "t: 3 samples scored, expected 4"),
+                                                                                    "unrecorded": ({"effective": 4}, 4, 3, {},
+                                                                                                   "t: 3 samples recorded of 4 scored"),
+    "empty": ({"effective": 4}, 4, 4, {"empty": 0.26}, "t: 26.0 % of the answers are empty, allowed 25.0 %"),
+                                                                                    "some empty": ({"effective": 4}, 4, 4, {"empty": 0.25}, ""),
     "unextracted": ({"effective": 4}, 4, 4, {"unextracted": 0.51}, "t: nothing to extract in 51.0 % of the answers, allowed 50.0 %")}
 
 
@@ -271,7 +287,8 @@ def test_problems_of_a_task(case: str, plan: EvalPlan) -> None:
 def test_answers_and_empty_ones(tmp_path: Path) -> None:
     (tmp_path / "s.jsonl").write_text('{"a": 1}\n{"a": 2}\n')
     assert eval_score._answers(tmp_path / "s.jsonl") == [{"a": 1}, {"a": 2}]
-    assert [eval_score._empty(sample) for sample in (answer("x", ""), answer(" \t", ""), answer(None, ""), {"resps": [[]]}, {})] == [False, True, True, True, True]
+    assert [eval_score._empty(sample) for sample in (answer("x", ""), answer(" \t", ""), answer(None, ""), {"resps": [[]]}, {})] == [False, True,
+                                                                                                                                     True, True, True]
 
 
 def test_below(plan: EvalPlan) -> None:

@@ -63,8 +63,10 @@ def test_requirements_of_the_bundle_or_of_the_wheels(plan: EvalPlan, tmp_path: P
 def test_key_changes_with_all_that_decides_and_valid_compares_it(plan: EvalPlan, tmp_path: Path) -> None:
     listing = tmp_path / "list"
     listing.write_text("a==1\n")
-    keys = [eval_venv.key(plan, BASE, listing), eval_venv.key(plan, BASE._replace(prefix="/q"), listing), eval_venv.key(plan, BASE._replace(version="3.11"), listing),
-            eval_venv.key(dataclasses.replace(plan, packages="wheels"), BASE, listing), eval_venv.key(dataclasses.replace(plan, system_site_packages=True), BASE, listing)]
+    keys = [eval_venv.key(plan, BASE, listing), eval_venv.key(plan, BASE._replace(prefix="/q"), listing),
+            eval_venv.key(plan, BASE._replace(version="3.11"), listing),
+            eval_venv.key(dataclasses.replace(plan, packages="wheels"), BASE, listing),
+            eval_venv.key(dataclasses.replace(plan, system_site_packages=True), BASE, listing)]
     listing.write_text("a==2\n")
     keys.append(eval_venv.key(plan, BASE, listing))
     assert len(set(keys)) == 6 and eval_venv.key(plan, BASE, listing) == keys[5]
@@ -75,7 +77,8 @@ def test_key_changes_with_all_that_decides_and_valid_compares_it(plan: EvalPlan,
 
 
 def venv_with(tmp_path: Path, ensurepip: bool) -> Path:
-    stub(tmp_path / "venv" / "bin", "python", f'[[ "$*" == "-I -m ensurepip" ]] && exit {0 if ensurepip else 1}\nprintf "%s|" "$@" >{tmp_path}/installed')
+    code = 0 if ensurepip else 1
+    stub(tmp_path / "venv" / "bin", "python", f'[[ "$*" == "-I -m ensurepip" ]] && exit {code}\nprintf "%s|" "$@" >{tmp_path}/installed')
     return tmp_path / "venv"
 
 
@@ -98,7 +101,8 @@ def test_pip_command_takes_the_first_pip_there_is(plan: EvalPlan, tmp_path: Path
 def test_install_checks_hashes_and_looks_nothing_up(packages: str, more: str, plan: EvalPlan, tmp_path: Path) -> None:
     made = dataclasses.replace(plan, packages=packages, packages_path=str(tmp_path), index_url="https://u:p@h")
     eval_venv.install(made, venv_with(tmp_path, True), tmp_path / "list", ENV)
-    assert (tmp_path / "installed").read_text() == f"-I|-m|pip|install|--require-hashes|--no-deps|--no-compile|-r|{tmp_path}/list|" + more.format(t=tmp_path)
+    words = f"-I|-m|pip|install|--require-hashes|--no-deps|--no-compile|-r|{tmp_path}/list|"
+    assert (tmp_path / "installed").read_text() == words + more.format(t=tmp_path)
 
 
 @pytest.mark.parametrize("packages", ["index", "wheels"])
@@ -197,9 +201,11 @@ def site(tmp_path: Path) -> Path:
     return site
 
 
-@pytest.mark.parametrize(("tasks", "defaults", "documents"), [(["gsm8k"], False, {"gsm8k": 3}), (["gsm8k", "odd"], True, {"gsm8k": 3, "the group": None})])
+@pytest.mark.parametrize(("tasks", "defaults", "documents"), [(["gsm8k"], False, {"gsm8k": 3}),
+                                                              (["gsm8k", "odd"], True, {"gsm8k": 3, "the group": None})])
 def test_main_of_eval_check(tasks: list[str], defaults: bool, documents: dict[str, int | None], site: Path) -> None:
-    done = subprocess.run([sys.executable, "-B", str(LIB / "eval_check.py"), str(TEMPLATES / "eval" / "tasks"), *tasks], env={"PYTHONPATH": str(site)},
+    done = subprocess.run([sys.executable, "-B", str(LIB / "eval_check.py"), str(TEMPLATES / "eval" / "tasks"), *tasks],
+                          env={"PYTHONPATH": str(site)},
                           capture_output=True, text=True, timeout=60)
     first, last = done.stdout.splitlines()
     report = json.loads(last)
@@ -226,8 +232,10 @@ def test_check_runs_in_the_work_folder_and_wants_the_jobs_own_environment(plan: 
         eval_prepare.check(dataclasses.replace(plan, packages="existing", tasks=("bad",)), python)
 
 
-SUPPORTED = [("chat", True, {"gsm8k": {"x": 1.0}}, ""), ("completions", False, {"a": {}, "b": {"x": 0.0}}, ""), ("chat", False, {"a": {"x": 1.0}}, "chat needs the chat template"),
-             ("completions", True, {"a": {"x": 1.0}}, "completions must go without"), ("chat", True, {"a": {}}, "names no metric"), ("chat", True, {}, "names no metric")]
+SUPPORTED = [("chat", True, {"gsm8k": {"x": 1.0}}, ""), ("completions", False, {"a": {}, "b": {"x": 0.0}}, ""),
+             ("chat", False, {"a": {"x": 1.0}}, "chat needs the chat template"),
+             ("completions", True, {"a": {"x": 1.0}}, "completions must go without"), ("chat", True, {"a": {}}, "names no metric"),
+             ("chat", True, {}, "names no metric")]
 
 
 @pytest.mark.parametrize(("endpoint", "template", "thresholds", "said"), SUPPORTED)
@@ -240,7 +248,8 @@ def test_supported(endpoint: str, template: bool, thresholds: dict[str, dict[str
         eval_prepare.supported(made)
 
 
-def test_prepare_and_its_main(plan: EvalPlan, tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prepare_and_its_main(plan: EvalPlan, tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch,
+                              capsys: pytest.CaptureFixture[str]) -> None:
     made = dataclasses.replace(plan, packages="existing", packages_path=python_with(tmp_path, site), task_data=str(questions(tmp_path / "named")))
     monkeypatch.setattr(eval_prepare, "load", lambda: made)
     record = eval_prepare.prepare(made)

@@ -49,7 +49,8 @@ def lines(**seen: str) -> list[str]:
 
 COMPARED: list[tuple[dict[str, str], list[str], str, dict[str, str]]] = [
     ({"atom": "1.0"}, lines(atom="1.0", torch="2"), "", {"atom": "match", "torch": "not compared"}),
-    ({"atom": "1.0", "torch": "3"}, lines(atom="1.1", torch="2"), "atom is 1.1, the recipe's identity says 1.0", {"atom": "mismatch", "torch": "mismatch"}),
+    ({"atom": "1.0", "torch": "3"}, lines(atom="1.1", torch="2"), "atom is 1.1, the recipe's identity says 1.0",
+     {"atom": "mismatch", "torch": "mismatch"}),
     ({"atom": "1.0"}, [], "", {"atom": "unverified"}), ({"atom": "abc1234"}, lines(atom="1.0"), "", {"atom": "unverified"}),
     ({"atom": "1.0"}, lines(atom="1.0") + lines(atom="abc1234"), "", {"atom": "unverified"}), ({}, [], "", {})]
 
@@ -60,7 +61,8 @@ def test_check_versions(expected: dict[str, str], texts: list[str], wrong: str, 
     assert said == wrong and {name: row["status"] for name, row in report.items()} == status  # type: ignore[index]
 
 
-SEEN = [("installTransport, type=rdma", ["rdma"]), ("RDMA device: mlx5_0, LID 3", ["rdma"]), ("Using RDMA transport", ["rdma"]), ("x installed tcp y", ["tcp"]),
+SEEN = [("installTransport, type=rdma", ["rdma"]), ("RDMA device: mlx5_0, LID 3", ["rdma"]), ("Using RDMA transport", ["rdma"]),
+        ("x installed tcp y", ["tcp"]),
         ("TcpTransport: listen on port 1", ["tcp"]), ("using TCP transport only", ["tcp"]), ("installed tcpx, reinstalled rdma2", []),
         ("installed tcp\ninstalled rdma", ["rdma", "tcp"]), ("protocol=rdma", [])]
 
@@ -87,7 +89,8 @@ def test_check_transport_names_the_first_contradiction() -> None:
     assert wrong == "" and report["steps"]["decode_0"] == {"seen": ["tcp"], "status": "differs from the default"}  # type: ignore[index]
 
 
-@pytest.mark.parametrize(("words", "first"), [(["versions"], "ok\t"), (["versions", "--expect=atom=2", "--log={t}/a"], "mismatch\tatom is 1, the recipe's identity says 2"),
+@pytest.mark.parametrize(("words", "first"), [(["versions"], "ok\t"),
+                                              (["versions", "--expect=atom=2", "--log={t}/a"], "mismatch\tatom is 1, the recipe's identity says 2"),
                                               (["transport", "--expect=tcp", "--log=d={t}/none"], "ok\t")])
 def test_main_of_evidence(words: list[str], first: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a").write_text("srtgen-version atom 1\n")
@@ -111,7 +114,8 @@ def test_distribution_version_is_of_the_best_name(site: Path) -> None:
     assert versions.distribution_version(("torch",)) == "2.9+rocm" and versions.distribution_version(("lmcache", "x")) == ""
 
 
-ROUTERS = [("printf 'atomesh 0.1.0\\n'", "0.1.0"), ("printf 'atomesh 0.1.0\\n'; exit 1", ""), ("exit 0", ""), ("printf 'warn\\n' >&2; printf '7\\n'", "7"), (None, "")]
+ROUTERS = [("printf 'atomesh 0.1.0\\n'", "0.1.0"), ("printf 'atomesh 0.1.0\\n'; exit 1", ""), ("exit 0", ""),
+           ("printf 'warn\\n' >&2; printf '7\\n'", "7"), (None, "")]
 
 
 @pytest.mark.parametrize(("program", "version"), ROUTERS)
@@ -124,12 +128,13 @@ def test_router_version_and_main(turn: str, program: str | None, version: str, s
         stub(site / "bin", "atomesh", program)
     assert versions.router_version() == version
     versions.main()
-    expected = ["srtgen-version atom 0.3", "srtgen-version torch 2.9+rocm"] + ([f"srtgen-version atomesh {version}"] if version and turn == "1" else [])
-    assert capsys.readouterr().out.splitlines() == expected
+    router = [f"srtgen-version atomesh {version}"] if version and turn == "1" else []
+    assert capsys.readouterr().out.splitlines() == ["srtgen-version atom 0.3", "srtgen-version torch 2.9+rocm", *router]
 
 
 VERDICTS: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
-    ("bench", {"points": 2, "valid": 1, "code": 21, "reason": "a\n b"}, {"points": 2, "valid": 1}, "a b"), ("bench", {}, {"points": None, "valid": None}, ""),
+    ("bench", {"points": 2, "valid": 1, "code": 21, "reason": "a\n b"}, {"points": 2, "valid": 1}, "a b"),
+    ("bench", {}, {"points": None, "valid": None}, ""),
     ("eval", {"code": 0, "reason": None, "metrics": {"é": 1}}, {"code": 0, "reason": None, "metrics": {"é": 1}}, "")]
 
 

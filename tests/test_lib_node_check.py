@@ -112,7 +112,8 @@ def test_environment_and_name_of_a_process(process: list[subprocess.Popen[str]],
     assert (node_clean.environment(1 << 30), node_clean.name_of(1 << 30)) == ({}, "")
 
 
-@pytest.mark.parametrize(("env", "ours"), [({}, True), ({"SLURM_JOB_ID": "other"}, False), ({"SRTGEN_STEP": ""}, False), ({"SLURM_STEP_ID": ""}, False)])
+@pytest.mark.parametrize(("env", "ours"), [({}, True), ({"SLURM_JOB_ID": "other"}, False), ({"SRTGEN_STEP": ""}, False),
+                                           ({"SLURM_STEP_ID": ""}, False)])
 def test_leftovers_are_processes_of_the_jobs_steps(env: dict[str, str], ours: bool, process: list[subprocess.Popen[str]], job: str) -> None:
     pid = step_of(job, process, **env)
     assert (pid in node_clean.leftovers(job)) == ours

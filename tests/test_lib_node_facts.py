@@ -153,8 +153,10 @@ def test_owners_names_at_most_four(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 # ---- node_system -----------------------------------------------------------------------------------------------------
 
 
-TOOLS = [("none", None, "ok", ""), ("pyxis", None, "ok", ""), ("docker", None, "fail", "docker is missing"), ("apptainer", None, "fail", "apptainer is missing"),
-         ("podman", "exit 1", "ok", ""), ("docker", "exit 0", "ok", ""), ("docker", "printf 'no daemon' >&2; exit 1", "fail", "docker ps fails: no daemon")]
+TOOLS = [("none", None, "ok", ""), ("pyxis", None, "ok", ""), ("docker", None, "fail", "docker is missing"),
+         ("apptainer", None, "fail", "apptainer is missing"),
+         ("podman", "exit 1", "ok", ""), ("docker", "exit 0", "ok", ""),
+         ("docker", "printf 'no daemon' >&2; exit 1", "fail", "docker ps fails: no daemon")]
 
 
 @pytest.mark.parametrize(("runtime", "program", "status", "text"), TOOLS)

@@ -164,7 +164,8 @@ def test_port_owner_names_process_and_job(process: list[subprocess.Popen[str]]) 
 
 @pytest.mark.parametrize(("there", "wanted", "said"), [
     ([], "", "RDMA device of any kind is missing; there are: none"), ([], "a", "RDMA device a is missing; there are: none"),
-    (["b", "a"], "a,,c,d", "RDMA device c, d is missing; there are: a, b"), (["a"], "", "a has no active port"), (["a"], "a", "a has no active port")])
+    (["b", "a"], "a,,c,d", "RDMA device c, d is missing; there are: a, b"), (["a"], "", "a has no active port"),
+    (["a"], "a", "a has no active port")])
 def test_check_rdma_says_which_adapter(there: list[str], wanted: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_net, "SYSFS", str(tmp_path))
     for name in there:
@@ -173,7 +174,8 @@ def test_check_rdma_says_which_adapter(there: list[str], wanted: str, said: str,
 
 
 GIDS = [("InfiniBand", {}, "", True), ("Ethernet", {0: "fe80::1"}, "", False), ("Ethernet", {0: "fe80::1", 3: "::ffff:a00:1"}, "", True),
-        ("Ethernet", {0: "fe80::1", 3: "::ffff:a00:1"}, "0", False), ("Ethernet", {3: "::ffff:a00:1"}, "3", True), ("Ethernet", {0: "FE80::1"}, "", False),
+        ("Ethernet", {0: "fe80::1", 3: "::ffff:a00:1"}, "0", False), ("Ethernet", {3: "::ffff:a00:1"}, "3", True),
+        ("Ethernet", {0: "FE80::1"}, "", False),
         ("Ethernet", {0: "0000:0000"}, "", False), (None, {1: "::ffff:a00:1"}, "", True), (None, {}, "", False)]
 
 

@@ -107,7 +107,8 @@ def test_find_results_looks_root_by_root(tmp_path: Path) -> None:
 
 
 RESULT = r'{"schema":"x","verdict":"failed","reason":"said \"phase\":\"no\" \\","phase":"load","exit_code":11,"seconds":1.5,"failed":null,"empty":""}'
-FIELDS = [("result_text", "verdict", "failed\n", 0), ("result_text", "reason", '''said \\"phase\\":\\"no\\" \\\\\n''', 0), ("result_text", "phase", "load\n", 0),
+FIELDS = [("result_text", "verdict", "failed\n", 0), ("result_text", "reason", '''said \\"phase\\":\\"no\\" \\\\\n''', 0),
+          ("result_text", "phase", "load\n", 0),
           ("result_text", "empty", "\n", 0), ("result_text", "exit_code", "", 1), ("result_text", "absent", "", 1),
           ("result_number", "exit_code", "11\n", 0), ("result_number", "seconds", "1.5\n", 0), ("result_number", "failed", "null\n", 0),
           ("result_number", "verdict", "", 1), ("result_number", "absent", "", 1)]

@@ -23,7 +23,8 @@ def test_load(text: str | None, expected: dict[str, Any], tmp_path: Path) -> Non
     assert report.load(tmp_path / "f") == expected
 
 
-@pytest.mark.parametrize(("value", "text"), [("a\n b  c", "a b c"), ("<b>*x*_|`[y](z)", r"\<b\>\*x\*\_\|\`\[y\](z)"), ("a&lt;", "a&amp;lt;"), (None, "None"), (1.5, "1.5")])
+@pytest.mark.parametrize(("value", "text"), [("a\n b  c", "a b c"), ("<b>*x*_|`[y](z)", r"\<b\>\*x\*\_\|\`\[y\](z)"), ("a&lt;", "a&amp;lt;"),
+                                             (None, "None"), (1.5, "1.5")])
 def test_md(value: object, text: str) -> None:
     assert report.md(value) == text
 
@@ -63,7 +64,8 @@ def test_cells(value: object, text: str) -> None:
 def test_points_and_what_is_invalid() -> None:
     rows = [{"concurrency": 4, "completed": 40, "total_tok_s_per_gpu": 1.25, "valid": True, "isl": 100, "osl": 10, "random_range_ratio": "0.8"},
             {"concurrency": 8, "valid": False, "reason": "bad|news"}]
-    head, words, table, wrong = report.points({"points": [{"row": row} for row in rows] + [{"name": "custom"}], "client": {"name": "atom", "request_rate": "inf"}})
+    head, words, table, wrong = report.points({"points": [{"row": row} for row in rows] + [{"name": "custom"}],
+                                               "client": {"name": "atom", "request_rate": "inf"}})
     assert (head, words) == ("## Points", "100 in / 10 out tokens, range ratio 0.8, request rate inf, client atom.")
     assert table.splitlines()[2:] == ["| 4 | 40 | 1.2 | - | - | - | - | - | - | yes |", "| 8 | - | - | - | - | - | - | - | - | **NO** |"]
     assert wrong == "- concurrency 8: bad\\|news"
@@ -86,18 +88,21 @@ def test_departures() -> None:
     _, text = report.departures({"attempt": 3, "bundle_modified": ["a.sh"], "checks_skipped": ["disk"]}, {"overrides": ["--set a=1"]},
                                 {"subset": True, "chosen": [4], "planned": [4, 8]})
     assert text.splitlines() == ["- generated with --set a=1", "- edited since generation: a.sh", "- check skipped: disk",
-                                 "- measured \\[4\\] of the planned concurrencies \\[4, 8\\]", "- attempt 3: results of earlier ones are in folders of their own"]
+                                 "- measured \\[4\\] of the planned concurrencies \\[4, 8\\]",
+                                 "- attempt 3: results of earlier ones are in folders of their own"]
 
 
 def test_software() -> None:
-    result = {"versions": {"torch": {"seen": ["2.9", "3"], "status": "not compared"}, "atom": {"expected": "1", "seen": [], "status": "unverified"}, "odd": 1},
+    result = {"versions": {"torch": {"seen": ["2.9", "3"], "status": "not compared"}, "atom": {"expected": "1", "seen": [], "status": "unverified"},
+                           "odd": 1},
               "transport": {"expected": "rdma", "steps": {"decode_0": {"seen": ["tcp"], "status": "mismatch"}, "prefill_0": {}}},
               "nodes": [{"index": 0, "host": "n0", "address": "10.0.0.1"}]}
     manifest = {"processes": [{"role": "decode", "image": "img:1"}, {"role": "bench", "image": None}, "odd"]}
     head, table, second, lines = report.software(result, manifest)
     assert (head, second) == ("## Versions", "## Where and with what")
     assert table.splitlines()[2:] == ["| atom | 1 | - | unverified |", "| torch | - | 2.9, 3 | not compared |"]
-    assert lines.splitlines() == ["- image of bench: None", "- image of decode: img:1", "- KV transport of decode\\_0: planned rdma, seen tcp (mismatch)",
+    assert lines.splitlines() == ["- image of bench: None", "- image of decode: img:1",
+                                  "- KV transport of decode\\_0: planned rdma, seen tcp (mismatch)",
                                   "- KV transport of prefill\\_0: planned rdma, seen nothing (None)", "- node 0: n0, 10.0.0.1"]
     assert report.software({}, {}) == []
     assert report._images(manifest) == {"decode": "img:1", "bench": "None"} and report._images({}) == {}
@@ -113,7 +118,8 @@ def test_report_and_main(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     (tmp_path / "bench").mkdir()
     (tmp_path / "result.json").write_text(json.dumps({"name": "x", "verdict": "passed", "phases": [{"name": "load", "seconds": 1}]}))
     (tmp_path / "manifest.json").write_text(json.dumps({"findings": [{"message": "m"}]}))
-    (tmp_path / "bench" / "summary.json").write_text(json.dumps({"points": [{"name": "c4", "row": {"concurrency": 4, "valid": True}, "warnings": ["w"]}]}))
+    (tmp_path / "bench" / "summary.json").write_text(json.dumps({"points": [{"name": "c4", "row": {"concurrency": 4, "valid": True},
+                                                                             "warnings": ["w"]}]}))
     assert report.main([str(tmp_path)]) == 0
     text = (tmp_path / "report.md").read_text()
     titles = [line for line in text.splitlines() if line.startswith("#")]

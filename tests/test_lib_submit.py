@@ -114,14 +114,16 @@ def test_known_jobs_asks_for_all_of_this_user_and_does_not_keep_the_lock(folder:
     assert run(folder, "take_lock; known_jobs").stdout == f"--noheader|--all|--states=all|--user={user}|--format=%A %k|free"
 
 
-@pytest.mark.parametrize(("says", "out"), [("printf 'MaxJobs = 9\\nMinJobAge               = 300 sec\\nX=1\\n'", "300\n"), ("exit 1", ""), ("printf 'x\\n'", "")])
+@pytest.mark.parametrize(("says", "out"), [("printf 'MaxJobs = 9\\nMinJobAge               = 300 sec\\nX=1\\n'", "300\n"), ("exit 1", ""),
+                                           ("printf 'x\\n'", "")])
 def test_memory_s(says: str, out: str, folder: Path) -> None:
     stub(folder.parent / "bin", "scontrol", says)
     done = run(folder, "memory_s")
     assert (done.returncode, done.stdout) == (0, out)
 
 
-@pytest.mark.parametrize(("text", "out"), [(f"5 other\n12 mine,{TOKEN}\n13 {TOKEN}\n", "12\n"), (f"{TOKEN} 5\n", "none"), ("5 x\n", "none"), ("", "none"),
+@pytest.mark.parametrize(("text", "out"), [(f"5 other\n12 mine,{TOKEN}\n13 {TOKEN}\n", "12\n"), (f"{TOKEN} 5\n", "none"), ("5 x\n", "none"),
+                                           ("", "none"),
                                            (f"5|{TOKEN}|sbatch\n", "5\n"), (f"6 {TOKEN}x", "none")])
 def test_id_with(text: str, out: str, folder: Path) -> None:
     (folder.parent / "list").write_text(text)
@@ -178,7 +180,8 @@ def test_settle_of_what_nobody_can_tell_leaves_it_open(folder: Path) -> None:
 
 def test_wait_for_room(folder: Path) -> None:
     journal(folder, ("intent", "a", "t", "id-a", "1"), ("job", "a", "t", "11"), ("intent", "b", "u", "id-b", "1"), ("job", "b", "u", "12"))
-    stub(folder.parent / "bin", "squeue", f"printf x >>{folder}/n; n=$(wc -c <{folder}/n); ((n > 2)) || printf '11\\n'; ((n > 4)) || printf '12\\n'; printf '112\\n'")
+    stub(folder.parent / "bin", "squeue", f"""printf x >>{folder}/n; n=$(wc -c <{folder}/n)
+((n > 2)) || printf '11\\n'; ((n > 4)) || printf '12\\n'; printf '112\\n'""")
     done = run(folder, LOAD + "wait_for_room 2; wc -c <bundle/n; wait_for_room 1; wc -c <bundle/n")
     assert done.stdout.split() == ["3", "5"]
     assert done.stderr.splitlines() == [f"submit.sh: {n} in the queue: waiting for one of them to end" for n in (2, 1)]
@@ -273,7 +276,8 @@ def test_resolve(outcome: str, code: int, line: list[str] | None, folder: Path) 
 
 
 # what the journal says of a, whether changed bundles are wanted -> due
-DUE = [([], 0, True), ([("intent", "a", "t", "id-a", "1"), ("job", "a", "t", "1")], 1, False), ([("intent", "a", "t", "id-a", "1"), ("failed", "a", "t", "x")], 0, True),
+DUE = [([], 0, True), ([("intent", "a", "t", "id-a", "1"), ("job", "a", "t", "1")], 1, False),
+       ([("intent", "a", "t", "id-a", "1"), ("failed", "a", "t", "x")], 0, True),
        ([("intent", "a", "t", "old", "1"), ("job", "a", "t", "1")], 0, False), ([("intent", "a", "t", "old", "1"), ("job", "a", "t", "1")], 1, True)]
 
 

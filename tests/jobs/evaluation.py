@@ -21,7 +21,8 @@ def plan_in(tmp_path: Path) -> eval_plan.EvalPlan:
     bundle = tmp_path / "bun dle"
     bundle.mkdir()
     (bundle / "eval").symlink_to(TEMPLATES / "eval")
-    made = eval_plan.load({"SRTGEN_BUNDLE": str(bundle), "SRTGEN_RESULTS": str(tmp_path / "results"), "EVAL_MODEL": "org/m", "SRT_ENDPOINT": "http://r:1/",
+    made = eval_plan.load({"SRTGEN_BUNDLE": str(bundle), "SRTGEN_RESULTS": str(tmp_path / "results"), "EVAL_MODEL": "org/m",
+                           "SRT_ENDPOINT": "http://r:1/",
                            "EVAL_THRESHOLDS": '{"gsm8k": {"strict-match": 0.9}}', "EVAL_PYTHON": PYTHON})
     (tmp_path / "work").mkdir()
     return dataclasses.replace(made, work=tmp_path / "work")
