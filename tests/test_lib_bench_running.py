@@ -58,11 +58,12 @@ def test_open_files(limits: tuple[int, int], said: str, tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize(("text", "said"), [("1000\t1263\n", ""), ("1000 1262", "local ports: 1000 to 1262 are too few for concurrency 8"),
                                             ("odd", ""), (None, "")])
-def test_local_ports(text: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_ports(text: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     if text is not None:
         (tmp_path / "range").write_text(text)
     monkeypatch.setattr(bench_check, "PORT_RANGE", tmp_path / "range")
     assert bench_check.local_ports(plan(tmp_path)) == ([said] if said else [])
+    assert (" local ports (1000 to 126" in capsys.readouterr().out) == (text or "odd").startswith("1000")
 
 
 def test_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

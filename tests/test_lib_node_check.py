@@ -88,6 +88,15 @@ def test_report_of_the_shell_part_is_the_same_line(tmp_path: Path) -> None:
     assert done.stdout == "n9\tcheck\ttools\tfail\ta b: no\n"
 
 
+def test_a_node_without_tools_names_them_all(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "curl").symlink_to("/bin/true")
+    (tmp_path / "manifest.json").write_text('{\n "id": "abc"\n}\n')
+    done = subprocess.run(["/bin/bash", "-c", (LIB / "node_check.sh").read_text(), "node_check", str(tmp_path), "abc"], text=True,
+                          env={"PATH": f"{tmp_path}/bin", "SLURMD_NODENAME": "n1"}, capture_output=True, timeout=20)
+    assert done.stdout == "n1\tcheck\ttools\tfail\tbash is missing, python3 is missing, timeout is missing\nn1\tend\n"
+
+
 # ---- node_clean ------------------------------------------------------------------------------------------------------
 
 

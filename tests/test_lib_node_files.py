@@ -51,6 +51,12 @@ def test_an_image_that_is_not_here_is_pulled(text: str, status: str, said: str, 
     assert node_files.check_image(Namespace(runtime="docker", image=["a:1", "a:1"])) == (status, said)
 
 
+def test_an_image_file_that_cannot_be_read(tmp_path: Path) -> None:
+    found = node_files.check_image(Namespace(runtime="pyxis", image=[f"{tmp_path}/x.sqsh"]))
+    assert found == ("fail", f"image file {tmp_path}/x.sqsh is missing or not readable")
+    assert node_files.check_image(Namespace(runtime="none", image=["/nowhere.sqsh"])) == ("ok", "runtime none")
+
+
 def test_weight_files_by_the_index_else_by_their_names(tmp_path: Path) -> None:
     for name in ("b.safetensors", "a.bin", "x.gguf", "y.pt", "config.json", "c.txt"):
         (tmp_path / name).touch()
