@@ -302,3 +302,12 @@ def test_main(words: str, code: int, out: str, submitted: list[str], folder: Pat
     if submitted:
         assert run(folder, f"main {words}").returncode == 0
         assert len(recorded(folder)) == 4
+
+
+def test_main_keeps_to_the_limit(folder: Path) -> None:
+    """The first job stays in the queue for three looks; the second one is submitted after that."""
+    stub(folder.parent / "bin", "sbatch", f"wc -l <{folder}/looks; exit 0")
+    stub(folder.parent / "bin", "squeue", f"printf 'x\\n' >>{folder}/looks; (($(wc -l <{folder}/looks) > 4)) || printf '1\\n'")
+    done = run(folder, "main --at-most 1")
+    assert [line[3] for line in recorded(folder) if line[0] == "job"] == ["1", "5"], done.stderr
+    assert "1 in the queue: waiting" in done.stderr
