@@ -12,6 +12,15 @@ from typing import Any
 Answer = Callable[[str, Any], tuple[int, Any]]
 
 
+class Server(ThreadingHTTPServer):
+    """A client that hangs up before the answer is no error."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        pass
+
+
 @contextmanager
 def server(answer: Answer) -> Iterator[int]:
     """An HTTP server whose answers a function gives: (status, JSON or bytes)."""
@@ -30,8 +39,7 @@ def server(answer: Answer) -> Iterator[int]:
         def log_message(self, *args: object) -> None:
             pass
 
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    httpd.daemon_threads = True
+    httpd = Server(("127.0.0.1", 0), Handler)
     threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
     try:
         yield httpd.server_address[1]
