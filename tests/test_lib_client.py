@@ -14,6 +14,7 @@ CLIENT = [
     ("137", "", 20, "benchmark: the client ended with exit code 137 (signal 9)"), ("1", "", 20, "benchmark: the client ended with exit code 1"),
 ]
 NO_PROBE = "judge_servers() { :; }\n"
+NO_WAIT = NO_PROBE + "pump() { SECONDS=$((SECONDS + 1)); }\n"
 
 
 @pytest.mark.parametrize(("code", "verdict", "wanted", "reason"), CLIENT)
@@ -21,7 +22,7 @@ def test_the_end_of_the_client(code: str, verdict: str, wanted: int, reason: str
     if verdict:
         (tmp_path / "bench").mkdir()
         (tmp_path / "bench" / "verdict.json").write_text(verdict)
-    rc, result = judge(tmp_path, f"{NO_PROBE}step_code[bench]={code}\njudge_client", "bench")
+    rc, result = judge(tmp_path, f"{NO_WAIT}step_code[bench]={code}\njudge_client", "bench")
     assert (rc, result["reason"]) == (wanted, reason)
     assert result["bench"] == ({"points": 2, "valid": 1} if verdict else None)
 
@@ -161,7 +162,7 @@ def test_a_worker_that_ends_while_the_client_runs_ends_the_job(tmp_path: Path) -
 
 
 def test_results_that_were_lost_are_part_of_the_reason(tmp_path: Path) -> None:
-    rc, result = judge(tmp_path, NO_PROBE + "result_lost=1\nstep_code[bench]=1\npump() { SECONDS=$((SECONDS + 1)); }\njudge_client", "bench")
+    rc, result = judge(tmp_path, NO_WAIT + "result_lost=1\nstep_code[bench]=1\njudge_client", "bench")
     assert rc == 20
     assert result["reason"] == ("benchmark: the client ended with exit code 1, and nothing can be written into the results folder: "
                                 "is the disk full?")

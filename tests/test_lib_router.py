@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jobs.running import act, event, judge, shown
 from jobs.server import server
-from jobs.shell import LIB, stub
+from jobs.shell import stub
 
 
 @pytest.mark.parametrize(("sentence", "step"), [
