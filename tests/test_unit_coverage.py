@@ -53,7 +53,7 @@ def uses(text: str) -> Uses:
 
 def runs(texts: tuple[str, ...], function: str) -> bool:
     """True if one of the texts has the function as a command; the name of a library alone is none."""
-    command = re.compile(rf"{BEFORE}{function}(?![\w(=./-])")
+    command = re.compile(rf"{BEFORE}{function}(?![\w(=:./-])")
     return any(command.search(text) for text in texts if function in text and text not in LIBRARIES)
 
 
@@ -80,7 +80,7 @@ def test_every_function_has_a_unit_test(name: str) -> None:
 
 USED = ["clock_cs", "x; clock_cs", "if clock_cs; then", "a && clock_cs", "(clock_cs)", "! clock_cs 1", "for n in 1; do clock_cs; done", "{ clock_cs; }", "a\n  clock_cs",
         "x=$(clock_cs)"]
-NOT_USED = ["clock_cs() { :; }", "my_clock_cs", "clock_cs_2", "show clock_cs", "clock_cs=1", "# clock_cs", "clock_cs.sh", "log", ""]
+NOT_USED = ["clock_cs() { :; }", "my_clock_cs", "clock_cs_2", "show clock_cs", "clock_cs=1", "# clock_cs", "clock_cs.sh", "clock_cs: x", "log", ""]
 
 
 @pytest.mark.parametrize("text", USED)
