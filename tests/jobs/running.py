@@ -26,7 +26,7 @@ for s in prefill_0:prefill:n0 decode_0:decode:n1 atomesh_0:atomesh:n0 bench:benc
   step_role[${name}]=${role} step_host[${name}]=${host}
 done
 result_phase=PHASE
-trap 'write_result; kill -TERM "${helper_pids[@]}" 2>/dev/null || :' EXIT
+trap 'write_result; kill -TERM "${task_pid[@]}" 2>/dev/null || :' EXIT
 """.replace("LIBDIR", str(LIB))
 RUNNING = "   JobState=RUNNING Reason=None Dependency=(null)"
 ENDING = "   JobState=COMPLETING Reason=None Dependency=(null)"
