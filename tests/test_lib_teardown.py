@@ -116,7 +116,7 @@ def test_steps_that_end_when_they_are_told(tmp_path: Path) -> None:
     done = act(tmp_path, QUIET + 'SECONDS=0\nstop_steps bench eval\nshow "${step_code[bench]} ${step_code[eval]}"\n((SECONDS < 15)) || show late')
     assert shown(done) == ["143 0"]
     assert sent(tmp_path) == ["--signal=TERM 7.3 7.4"]
-    assert [line.partition(" ")[2] for line in done.stdout.splitlines() if "stop" in line] == ["stopping bench eval"]
+    assert [line.partition(" ")[2] for line in done.stdout.splitlines() if not line.startswith("> ")] == ["stopping bench eval"]
 
 
 def test_a_step_that_does_not_end_is_killed_step_by_step(tmp_path: Path) -> None:
