@@ -171,7 +171,11 @@ def test_all_steps_are_started_and_clients_wait_for_their_turn(plan: str, mode: 
 
 
 def test_the_environment_of_the_steps_is_ready_before_the_first(tmp_path: Path) -> None:
-    text = START + """start_step() { show "${SRTGEN_RESULTS} ${SRT_ENDPOINT} ${#container_mounts[@]}"; [[ " ${export_names[*]} " == *' SRT_ENDPOINT '* ]] && show named; exit 0; }
+    text = START + """start_step() {
+  show "${SRTGEN_RESULTS} ${SRT_ENDPOINT} ${#container_mounts[@]}"
+  [[ " ${export_names[*]} " == *' SRT_ENDPOINT '* ]] && show named
+  exit 0
+}
 start_steps"""
     assert shown(story(tmp_path, text, "PLAN_RUNTIME=pyxis")) == ["/srtgen-results http://10.0.0.1:8000 3", "named"]
 

@@ -242,6 +242,12 @@ def test_why_the_job_is_stopped(signal: str, job: str, plan: str, code: int, rea
     assert (rc, result["reason"]) == (code, reason)
 
 
+def test_a_signal_is_heeded_once(tmp_path: Path) -> None:
+    """What looks for signals on the way out must not judge the same one again."""
+    done = act(tmp_path, "trap 'show \"[${stop_signal}]\"; write_result' EXIT\nstop_signal=TERM\nstop_requested")
+    assert done.returncode == 143 and done.stdout.splitlines()[-1] == "> []"
+
+
 def test_a_failure_without_a_step(tmp_path: Path) -> None:
     rc, result = judge(tmp_path, "fail 10 $'why  \"so\"\\n'")
     assert (rc, result["exit_code"], result["verdict"], result["reason"], result["failed"]) == (10, 10, "failed", 'why  "so"\n', None)

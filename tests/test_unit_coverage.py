@@ -78,8 +78,8 @@ def test_every_function_has_a_unit_test(name: str) -> None:
     assert unused(TEMPLATES / name, unit_tests()) == []
 
 
-USED = ["clock_cs", "x; clock_cs", "if clock_cs; then", "a && clock_cs", "(clock_cs)", "! clock_cs 1", "for n in 1; do clock_cs; done", "{ clock_cs; }", "a\n  clock_cs",
-        "x=$(clock_cs)"]
+USED = ["clock_cs", "x; clock_cs", "if clock_cs; then", "a && clock_cs", "(clock_cs)", "! clock_cs 1", "for n in 1; do clock_cs; done", "{ clock_cs; }",
+        "a\n  clock_cs", "x=$(clock_cs)"]
 NOT_USED = ["clock_cs() { :; }", "my_clock_cs", "clock_cs_2", "show clock_cs", "clock_cs=1", "# clock_cs", "clock_cs.sh", "clock_cs: x", "log", ""]
 
 
