@@ -30,7 +30,9 @@ def found(candidates: dict[str, list[str]]) -> str:
 
 @pytest.mark.parametrize(("candidates", "chosen"), CHOICES)
 def test_the_address_of_each_node(candidates: dict[str, list[str]], chosen: str, tmp_path: Path) -> None:
-    assert shown(act(tmp_path, found(candidates) + 'choose_addresses; show "${node_addresses[*]}"', "preflight")) == [chosen]
+    done = act(tmp_path, found(candidates) + 'choose_addresses; show "${node_addresses[*]}"', "preflight")
+    assert shown(done) == [chosen]
+    assert f" node 0: n0 {chosen.split()[0]}\n" in done.stdout
 
 
 def test_addresses_reach_every_process_and_the_result(tmp_path: Path) -> None:
