@@ -37,7 +37,7 @@ read_verdict() {
   [[ -r "${file}" ]] || return 0
   output="$(python3 -E -s -B "${BUNDLE}/lib/verdict.py" bench "${file}" 2>/dev/null)" || return 0
   result_bench="${output%%$'\n'*}"
-  REPLY="${output#*$'\n'}"
+  REPLY="${output:${#result_bench}+1}" # the shell drops the end of an empty reason
 }
 
 # Exit code of the job for the client's.

@@ -66,7 +66,8 @@ kill_srun() {
   for name in "$@"; do
     pid="${task_pid[${name}]:-}"
     [[ -n "${pid}" ]] || continue
-    read -r children 2>/dev/null <"/proc/${pid}/task/${pid}/children" || children=''
+    children=''
+    read -r children 2>/dev/null <"/proc/${pid}/task/${pid}/children" || : # the list has no newline at its end
     # shellcheck disable=SC2086  # a list of pids
     kill "-${signal}" ${children} 2>/dev/null
   done
