@@ -107,13 +107,13 @@ def test_an_srun_that_is_gone_already(tmp_path: Path) -> None:
 
 def test_stopping_what_has_ended_does_nothing(tmp_path: Path) -> None:
     slurm(tmp_path)
-    done = act(tmp_path, QUIET + "step_code[bench]=0\nstop_steps bench absent\nstop_steps")
+    done = act(tmp_path, QUIET + "step_code[bench]=0\nask_steps 9 bench absent\nask_steps 9\nkill_steps bench\nkill_steps")
     assert (done.returncode, done.stdout, sent(tmp_path)) == (0, "", [])
 
 
 def test_steps_that_end_when_they_are_told(tmp_path: Path) -> None:
     slurm(tmp_path, scancel="printf 'end\\tbench\\t143\\nend\\teval\\t0\\n' >q/events")
-    done = act(tmp_path, QUIET + 'SECONDS=0\nstop_steps bench eval\nshow "${step_code[bench]} ${step_code[eval]}"\n((SECONDS < 15)) || show late')
+    done = act(tmp_path, QUIET + 'SECONDS=0\nask_steps 20 bench eval\nshow "${step_code[bench]} ${step_code[eval]}"\n((SECONDS < 15)) || show late')
     assert shown(done) == ["143 0"]
     assert sent(tmp_path) == ["--signal=TERM 7.3 7.4"]
     assert [line.partition(" ")[2] for line in done.stdout.splitlines() if not line.startswith("> ")] == ["stopping bench eval"]
@@ -124,7 +124,8 @@ def test_a_step_that_does_not_end_is_killed_step_by_step(tmp_path: Path) -> None
     text = QUIET + NEVER + """kill_srun() { show "${SECONDS} srun $*"; }
 signal_steps() { show "${SECONDS} steps $*"; }
 step_code[eval]=0 SECONDS=0
-stop_steps bench eval decode_0
+ask_steps 8 bench eval decode_0
+kill_steps bench eval decode_0
 show "${SECONDS}\""""
     done = act(tmp_path, text, env={"SRTGEN_GRACE_S": "8"})
     moments, said = zip(*(line.partition(" ")[::2] for line in shown(done)))
@@ -143,14 +144,14 @@ def test_a_step_that_ends_at_a_rung_needs_no_further_one(rung: int, tmp_path: Pa
     text = QUIET + NEVER + f"""climb() {{ show "$1 $2"; [[ "$1 $2" != '{LADDER[rung]}' ]] || step_code[bench]=9; }}
 kill_srun() {{ climb srun "$1"; }}
 signal_steps() {{ climb steps "$1"; }}
-stop_steps bench
+kill_steps bench
 show "${{#result_warnings[@]}}\""""
     assert shown(act(tmp_path, text, env={"SRTGEN_GRACE_S": "1"})) == [*LADDER[:rung + 1], "0"]
 
 
 def test_a_stop_is_broken_off_when_slurm_ends_the_job(tmp_path: Path) -> None:
     slurm(tmp_path)
-    text = QUIET + NEVER + "kill_srun() { show srun; }\nsignal_steps() { show steps; }\nSECONDS=0 teardown_signal=1\nstop_steps bench\n((SECONDS < 5)) || show late"
+    text = QUIET + NEVER + "kill_srun() { show srun; }\nsignal_steps() { show steps; }\nSECONDS=0 teardown_signal=1\nask_steps 20 bench\n((SECONDS < 5)) || show late"
     assert shown(act(tmp_path, text, job=ENDING)) == []
     assert sent(tmp_path) == ["--signal=TERM 7.3"]
 
@@ -217,8 +218,9 @@ show $((SECONDS >= {seconds} && SECONDS < {seconds} + 3))"""
     assert "Slurm is ending the job: waiting for its steps" in done.stdout and ("not ended by themselves: bench" in done.stdout) == killed
 
 
-WAYS = 'stop_steps() { show "stop $*"; }\nclean_nodes() { show clean; }\nwait_for_slurm() { show wait; }\n'
-STORY = ["stop bench eval", "stop atomesh_0", "stop prefill_0 decode_0"]
+WAYS = 'ask_steps() { show "ask $*"; }\nkill_steps() { show "kill $*"; }\nSECONDS=0\nclean_nodes() { show clean; }\nwait_for_slurm() { show wait; }\n'
+# One grace for all, 20 s: the client's share ends at 10, the router's at 15.
+STORY = ["ask 10 bench eval", "ask 15 atomesh_0", "ask 20 prefill_0 decode_0", "kill prefill_0 decode_0 atomesh_0 bench eval"]
 
 
 @pytest.mark.parametrize(("job", "more", "story"), [
@@ -228,12 +230,12 @@ def test_the_client_goes_first_then_the_router_then_the_workers(job: str, more: 
 
 
 def test_a_teardown_before_any_step(tmp_path: Path) -> None:
-    assert shown(act(tmp_path, f"{QUIET}{WAYS}steps=()\nteardown; show on")) == ["stop bench eval", "stop atomesh_0", "stop ", "clean", "on"]
+    assert shown(act(tmp_path, f"{QUIET}{WAYS}steps=()\nteardown; show on")) == ["ask 10 bench eval", "ask 15 atomesh_0", "ask 20", "kill", "clean", "on"]
 
 
 @pytest.mark.parametrize("rung", range(3))
 def test_a_teardown_that_slurm_cuts_short_waits_for_slurm(rung: int, tmp_path: Path) -> None:
-    text = f"""stop_steps() {{ show "stop $*"; rung=$((rung + 1)); ((rung <= {rung})) || teardown_signal=1; }}
+    text = f"""ask_steps() {{ show "ask $*"; rung=$((rung + 1)); ((rung <= {rung})) || teardown_signal=1; }}
 rung=0
 job_is_ending() {{ ((rung > {rung})); }}
 teardown"""

@@ -12,9 +12,6 @@ import pytest
 
 from shipped import ROOT, TEMPLATES
 
-# Files of templates/ whose functions must all be used.
-FILES = tuple(f"lib/{name}.sh" for name in (
-    "srtgen start log result events steps container watch preflight addresses health_wait router client quality teardown").split())
 UNIT_TESTS = ("test_lib_*.py", "test_bench_*.py", "test_eval_*.py", "test_operate.py")
 LIBRARIES = frozenset(path.stem for path in (TEMPLATES / "lib").iterdir())
 # Before a command: nothing, the end of another one, or a word that a command follows.
@@ -35,6 +32,11 @@ def functions(path: Path) -> list[str]:
     if path.suffix == ".py":
         return [node.name for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
     return re.findall(r"^(\w+)\(\) \{", text, re.MULTILINE)
+
+
+# Every file of templates/ that has functions.
+FILES = tuple(sorted(str(path.relative_to(TEMPLATES)) for path in TEMPLATES.rglob("*")
+                     if path.suffix in (".sh", ".py") and functions(path)))
 
 
 def uses(text: str) -> Uses:
