@@ -230,7 +230,7 @@ def test_the_client_goes_first_then_the_router_then_the_workers(job: str, more: 
 
 
 def test_a_teardown_before_any_step(tmp_path: Path) -> None:
-    assert shown(act(tmp_path, f"{QUIET}{WAYS}steps=()\nteardown; show on")) == ["ask 10 bench eval", "ask 15 atomesh_0", "ask 20", "kill", "clean", "on"]
+    assert shown(act(tmp_path, f"{QUIET}{WAYS}steps=()\nteardown; show on")) == ["ask 10 bench eval", "ask 15 atomesh_0", "ask 20", "kill ", "clean", "on"]
 
 
 @pytest.mark.parametrize("rung", range(3))
