@@ -25,7 +25,7 @@ def text(plan: Plan) -> str:
 def commands(plan: Plan) -> list[tuple[str, str]]:
     """Title and command of every process, as the manifest lists them."""
     known = _frontend(plan)
-    servers = [(_place(p), _command(p.env, p.lines, {})) for p in (*plan.workers, plan.router)]
+    servers = [(_place(p), _command(p.env, p.lines, {})) for p in plan.programs]
     place, env = _place(plan.client), plan.client.env
     return servers + [(place + title, _command(env, lines, known)) for title, lines in _client(plan)]
 
@@ -85,7 +85,7 @@ def markdown(plan: Plan) -> Shell:
     """The command of the first process of each role, folded away, for the bundle's README."""
     first = {group.processes[0].step: len(group.processes) for group in plan.groups}
     parts = []
-    for process in (*(g.processes[0] for g in plan.groups), plan.router):
+    for process in (p for p in plan.programs if p.index == 0):
         others = first.get(process.step, 1) - 1
         note = f"; {others} more like it, each with its own address, ports and GPUs" if others else ""
         parts.append(_folded(f"{process.step} on node {process.node}{note}", _command(process.env, process.lines, {})))

@@ -25,7 +25,7 @@ def readme_view(plan: Plan, findings: tuple[Problem, ...]) -> dict[str, Any]:
         ("KV transfer", plan.transport or "none"),
         ("endpoint in the job", f"port {plan.ports.router} of node {plan.router.node}"),
     ]
-    rows = [*(_process_row(p) for p in (*plan.workers, plan.router)), client]
+    rows = [*(_process_row(p) for p in plan.programs), client]
     said = [_finding(f) for f in findings]
     return {
         "name": words.md(plan.recipe.name),
