@@ -10,6 +10,8 @@ from srtgen.model import HUB
 from srtgen.plan import Plan, Process
 from srtgen.words import Shell
 
+_FETCHING = {"shared": "by one node, for all", "local": "by each node, for itself"}
+
 
 def readme_view(plan: Plan, findings: tuple[Problem, ...]) -> dict[str, Any]:
     """README.md of the bundle: which process runs where, with which command and ports, and what is measured."""
@@ -18,6 +20,7 @@ def readme_view(plan: Plan, findings: tuple[Problem, ...]) -> dict[str, Any]:
     facts = [
         ("model", words.code(source)),
         *([("its copy on each node", words.code(plan.served.staged))] if plan.served.staged else []),
+        *([("fetched before the load", _FETCHING[plan.hub.prefetch])] if plan.prefetch else []),
         ("nodes", f"{plan.placement.nodes}, with {plan.placement.gpus_per_node} GPUs each"),
         ("time limit", slurm.time_limit(plan.recipe, plan.profile) or "the partition's default"),
         ("workers may load for", f"{plan.health.attempts * plan.health.interval_s} s"),
