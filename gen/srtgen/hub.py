@@ -133,7 +133,7 @@ def _check_host(cache: Cache, profile: Profile, report: Report) -> None:
     root = profile.hf_cache
     if not root or cache.by is None or RUNTIMES[profile.runtime].contained or cache.seen in (root, f"{root}/hub"):
         return
-    message = f"{cache.by.key} is {cache.by.value} and the profile's hf_cache {root}; without containers they are one folder"
+    message = f"{cache.by.key} is {cache.by.value} and the profile's hf_cache {root}; without containers they are one folder: leave one out"
     report.error(cache.by.document, cache.by.path, message)
 
 

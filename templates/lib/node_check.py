@@ -81,6 +81,7 @@ def parse_arguments(argv: "List[str]") -> argparse.Namespace:
         parser.add_argument("--" + name, action="append", default=[])
     plan = parser.parse_args(argv)
     if os.environ.get("SLURMD_NODENAME", "") not in plan.weight_hosts.split(","):
+        plan.mount = [mount for mount in plan.mount if mount.split(":")[0] != plan.stage]
         plan.stage, plan.own, plan.writable = "", [], []
     return plan
 
