@@ -67,3 +67,21 @@ def test_an_image_without_the_library_says_so(tmp_path: Path) -> None:
 def test_an_address_loses_what_may_be_a_secret() -> None:
     said = prefetch_model.words(OSError("no https://hub/x?X-Amz-Signature=abc&y=1 here\nnor there"))
     assert said == "OSError: no https://hub/x here nor there"
+
+
+STALLS = """
+import sys
+sys.path.insert(0, {lib!r})
+import prefetch_model
+prefetch_model.STALLED_S = prefetch_model.PROGRESS_S = 0.5
+sys.argv = ["prefetch_model.py", "--repo", "org/m"]
+sys.exit(prefetch_model.main())
+"""
+
+
+def test_a_download_that_stands_still_is_not_waited_for(served: Path, tmp_path: Path) -> None:
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{STANDINS}/python", "HF_HOME": f"{tmp_path}/cache", "SRTGEN_STEP": "prefetch_0",
+           "STANDIN_HUB": f"{tmp_path}/server", "STANDIN_FAULT": "prefetch_0:chunk_s=300"}
+    done = subprocess.run([sys.executable, "-B", "-c", STALLS.format(lib=str(LIB))], env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("prefetch: no byte for 0 s; is a lock of a dead process in ")

@@ -179,3 +179,20 @@ def test_two_jobs_on_a_node_take_turns(source: Path, tmp_path: Path) -> None:
     assert sorted(copied(lines) for lines in outputs) == [0, FILES + 1]
     waited = [lines for lines in outputs if lines[0].startswith("waiting for another job")]
     assert [copied(lines) for lines in waited] == [0]
+
+
+HANGS = """
+import sys, time
+sys.path.insert(0, {lib!r})
+import stage_model
+stage_model.STALLED_S = stage_model.PROGRESS_S = 0.5
+stage_model.Copy.write = lambda *_: time.sleep(300)
+sys.exit(stage_model.main({source!r}, {target!r}))
+"""
+
+
+def test_a_file_system_that_hangs_is_not_waited_for(source: Path, tmp_path: Path) -> None:
+    text = HANGS.format(lib=str(LIB), source=str(source), target=str(tmp_path / "nvme" / "m"))
+    done = subprocess.run([sys.executable, "-B", "-c", text], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1, done.stderr
+    assert f"is the file system of the model or of {tmp_path}/nvme/m stuck?" in done.stdout.splitlines()[-1]
