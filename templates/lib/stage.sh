@@ -62,6 +62,7 @@ stage_step() {
   done
   fail_if_node_died "${name}" # srun ends with 0 then
   [[ "${step_code[${name}]}" == 0 ]] || fail_stage "${name}"
+  steps=("${steps[@]:0:${#steps[@]}-1}") # nothing of it is left to stop
   log "${name}: done after $((SECONDS - start)) s"
 }
 
