@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-
+from srtgen import staging
 from srtgen.document import Document
 from srtgen.engines import Engine
 from srtgen.environment import placeholder
@@ -20,11 +20,12 @@ RESERVED = ("/srtgen", "/srtgen-results", "/logs")
 
 class Served(NamedTuple):
     """`argument` is the literal `--model`; `folder` the host folder of a local model, "" for a Hugging Face id;
-    `name` is what readiness, benchmark and evaluation ask for."""
+    `staged` the nodes' own copy of it, "" without one; `name` is what readiness, benchmark and evaluation ask for."""
 
     argument: str
     folder: str
     name: str = ""
+    staged: str = ""
 
     @property
     def kind(self) -> str:
@@ -56,13 +57,15 @@ def resolve(recipe: Recipe, profile: Profile, report: Report) -> Served | None:
         report.error(*where, f"{found} is not expanded; write the path itself")
     elif path.startswith(HUB):
         if path.count("/") == 1 and not path.endswith("/") and " " not in path:
+            staging.refuse_hub(recipe, report)
             return Served(path.removeprefix(HUB), "")
         report.error(*where, f"{path} is no Hugging Face id; write hf:org/name")
     elif path.endswith("/"):
         report.error(*where, f"a trailing / would become part of the served name; write {path.rstrip('/') or '/...'}")
     elif path.startswith("/"):
         contained = RUNTIMES[profile.runtime].contained
-        return Served(CONTAINER_MODEL if contained else path, path)
+        staged = staging.destination(recipe, path, report)
+        return Served(CONTAINER_MODEL if contained else staged or path, path, staged=staged)
     else:
         known = f"; aliases of the profile: {', '.join(profile.model_paths)}" if profile.model_paths else ""
         report.error(*where, f"{path} is neither hf:org/name, an absolute folder nor an alias{known}")
@@ -80,15 +83,20 @@ def name(engine: Engine, roles: tuple[Role, ...], served: Served, report: Report
     return served._replace(name=names[first.name])
 
 
-def mounts(recipe: Recipe, profile: Profile, served: Served | None, report: Report) -> tuple[Mount, ...]:
-    """The model's mount, then the profile's and the recipe's; () under a runtime without containers."""
+def mounts(
+    recipe: Recipe, profile: Profile, served: Served | None, cache: Mount | None, report: Report
+) -> tuple[Mount, ...]:
+    """The model's mount, the hub cache's, the profile's and the recipe's; () under a runtime without containers."""
     runtime = RUNTIMES[profile.runtime]
     images(recipe, profile, report)
     if not runtime.contained:
         return ()
     placed: list[tuple[Mount, Document, Path]] = []
     if served and served.folder:
-        placed.append((Mount(served.folder, CONTAINER_MODEL, True), recipe.document, ("model", "path")))
+        where = ("model", "stage_dir" if served.staged else "path")
+        placed.append((Mount(served.staged or served.folder, CONTAINER_MODEL, True), recipe.document, where))
+    if cache and profile.document:
+        placed.append((cache, profile.document, ("hf_cache",)))
     for source, target in profile.mounts:
         assert profile.document is not None
         placed.append((_mount(f"{source}:{target}"), profile.document, ("default_mounts", source)))
@@ -100,6 +108,21 @@ def mounts(recipe: Recipe, profile: Profile, served: Served | None, report: Repo
             report.error(document, path, problem)
         taken[mount.target] = mount.source
     return tuple(mount for mount, _, _ in placed)
+
+
+def given_mounts(recipe: Recipe, profile: Profile) -> list[Mount]:
+    """The mounts that the profile and the recipe write down."""
+    texts = [f"{source}:{target}" for source, target in profile.mounts] + [text for text, _ in recipe.mounts]
+    return [_mount(text) for text in texts]
+
+
+def host_path(path: str, among: list[Mount]) -> tuple[str, bool]:
+    """What a container's path is on the host, and whether it is read-only; ("", False) if no mount holds it."""
+    held = [m for m in among if path == m.target or path.startswith(m.target.rstrip("/") + "/")]
+    if not held:
+        return "", False
+    mount = max(held, key=lambda m: len(m.target))
+    return mount.source + path[len(mount.target.rstrip("/")) :], mount.read_only
 
 
 def _mount(text: str) -> Mount:

@@ -19,6 +19,10 @@ source "${BUNDLE}/lib/container.sh"
 source "${BUNDLE}/lib/watch.sh"
 # shellcheck source=preflight.sh
 source "${BUNDLE}/lib/preflight.sh"
+# shellcheck source=stage.sh
+source "${BUNDLE}/lib/stage.sh"
+# shellcheck source=weights.sh
+source "${BUNDLE}/lib/weights.sh"
 # shellcheck source=addresses.sh
 source "${BUNDLE}/lib/addresses.sh"
 # shellcheck source=health_wait.sh
@@ -123,6 +127,7 @@ main() {
 
   begin_phase preflight
   preflight
+  stage_all
 
   begin_phase load
   start_steps

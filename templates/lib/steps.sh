@@ -2,7 +2,7 @@
 # shellcheck disable=SC2034,SC2154  # the state of the job is shared by the libraries; srtgen.sh is checked as a whole
 # Slurm steps: start, names of what a step's environment may hold, end.
 
-declare -A step_role=()  # name -> prefill decode agg atomesh bench eval
+declare -A step_role=()  # name -> prefill decode agg atomesh bench eval stage
 declare -A step_host=()
 declare -A step_code=()  # steps that have ended
 steps=()                 # names in the order of their start

@@ -55,6 +55,7 @@ note_end() {
     return 0
   fi
   step_code["${name}"]="${code}"
+  [[ "${step_role[${name}]}" != stage ]] || return 0 # stage_step, which waits for it, judges
   [[ "${name}" != "${result_phase}" ]] || { # bench or eval, in its own phase
     ((code <= 128)) || confirm_running "${name}"
     return 0
