@@ -2,7 +2,7 @@
 
 from typing import Mapping, NamedTuple
 
-from srtgen import bench, checks, environment, evaluation, model, ports, slurm
+from srtgen import bench, checks, environment, evaluation, jitcache, model, ports, slurm
 from srtgen.adapters import ENGINES, ROUTERS, RUNTIMES
 from srtgen.arguments import Line
 from srtgen.engines import Engine, Site
@@ -38,6 +38,7 @@ def make(recipe: Recipe, profile: Profile, report: Report) -> Plan:
     checks.roles(recipe, report)
     checks.secrets(recipe, profile, report)
     slurm.check(recipe, profile, report)
+    jitcache.check(profile, report)
     bench.check(recipe, report)
     served = model.resolve(recipe, profile, report)
     mounts = model.mounts(recipe, profile, served, report)
@@ -164,10 +165,19 @@ class _Maker(NamedTuple):
             gpus=slot.gpus,
             ports=_named(own),
             image=model.image(role.container, self.profile),
-            env=(*_own_folders(step, env, self.engine.caches), *env),
+            env=(*self._caches(step, slot, role, env), *env),
             lines=command.lines,
             ranks=ranks,
         )
+
+    def _caches(self, step: str, slot: Slot, role: Role, env: Environment) -> Environment:
+        """Home and caches of a worker; those of compilers are the store's where the profile has one."""
+        if self.profile.jit_cache is None:
+            return _own_folders(step, env, self.engine.caches)
+        given = {name for name, _ in env}
+        image = model.image(role.container, self.profile)
+        kept = jitcache.environment(self.profile, step, slot.position, image, self.engine.caches)
+        return (*_own_folders(step, env, {}), *((name, value) for name, value in kept if name not in given))
 
     def _offline(self) -> dict[str, tuple[str, ...]]:
         return {name: (value,) for name, value in _OFFLINE.items()} if self.recipe.model.offline else {}

@@ -6,6 +6,9 @@ from srtgen.document import Document
 from srtgen.recipe import options
 
 
+JIT_MAX_GB = 100
+
+
 class Profile(NamedTuple):
     """A site. The defaults are those of a job that is generated without a profile."""
 
@@ -37,6 +40,7 @@ class Profile(NamedTuple):
     output_dir: str = ""
     pip_index_url: str = ""
     ca_file: str = ""
+    jit_cache: tuple[str, int] | None = None
 
 
 def read(document: Document) -> Profile:
@@ -72,6 +76,7 @@ def read(document: Document) -> Profile:
         output_dir=data.get("output_dir", ""),
         pip_index_url=data.get("pip_index_url", ""),
         ca_file=data.get("ca_file", ""),
+        jit_cache=(jit["dir"], jit.get("max_gb", JIT_MAX_GB)) if (jit := data.get("jit_cache")) else None,
     )
 
 

@@ -21,6 +21,8 @@ from srtgen.views.role import role_view
 _EXECUTABLE = frozenset({"submit.sh", "wait.sh", "status.sh", "logs.sh", "stop.sh", "prefetch.sh", "eval/run.sh"})
 # Files that only a bundle with an evaluation has.
 _EVALUATION = ("eval/", "prefetch.sh", "lib/eval")
+# And one with a store of compiled kernels.
+_JIT_CACHE = ("lib/jit_",)
 _GITIGNORE = b"/results/\n/offline/\n/slurm-*.out\n"
 
 
@@ -67,7 +69,8 @@ def files(
     ignored: tuple[str, ...],
 ) -> dict[str, File]:
     """Every file of the bundle by its path, manifest included. Pure: the same input gives the same bytes."""
-    bundle = {path: file for path, file in _verbatim() if plan.evaluation or not path.startswith(_EVALUATION)}
+    unused = (*(() if plan.evaluation else _EVALUATION), *(() if plan.profile.jit_cache else _JIT_CACHE))
+    bundle = {path: file for path, file in _verbatim() if not path.startswith(unused)}
     for group in plan.groups:
         bundle[f"roles/{group.name}.sh"] = File(_render("roles/role.sh.j2", role_view(group.processes, False)), True)
     bundle[f"roles/{plan.router.role}.sh"] = File(_render("roles/role.sh.j2", role_view((plan.router,), True)), True)

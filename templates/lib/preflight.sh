@@ -50,6 +50,7 @@ collect_check_arguments() {
     --drain "${PLAN_GPU_DRAIN_TIMEOUT_S}"
     --concurrency "${PLAN_BENCH_MAX_CONCURRENCY}"
     --strict "${SRTGEN_STRICT:-0}"
+    "--jit-cache=${PLAN_JIT_CACHE:-}"
   )
   [[ "${PLAN_MODEL_KIND}" != local ]] || check_arguments+=("--model=${PLAN_MODEL_SOURCE}")
   for host in "${node_hosts[@]}"; do check_arguments+=(--host "${host}"); done

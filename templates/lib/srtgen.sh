@@ -25,6 +25,8 @@ source "${BUNDLE}/lib/addresses.sh"
 source "${BUNDLE}/lib/health_wait.sh"
 # shellcheck source=router.sh
 source "${BUNDLE}/lib/router.sh"
+# shellcheck source=jit.sh
+source "${BUNDLE}/lib/jit.sh"
 # shellcheck source=client.sh
 source "${BUNDLE}/lib/client.sh"
 # shellcheck source=quality.sh
@@ -45,14 +47,15 @@ note_error() {
 
 # Starts all steps at once: the router and the client wait inside their containers for their turn.
 start_steps() {
-  local line step role index node
+  local line step role index node worker_turn=0
+  if jit_planned; then worker_turn=2; fi
   export_locations
   collect_mounts
   export_client_environment
   collect_export_names
   for line in "${PLAN_WORKERS[@]}"; do
     read -r step role index node _ <<<"${line}"
-    start_step "${step}" "${role}" "${node}" "roles/${role}.sh" "${index}" 0
+    start_step "${step}" "${role}" "${node}" "roles/${role}.sh" "${index}" "${worker_turn}"
     [[ -z "${stop_signal}" ]] || stop_requested
   done
   log "started ${#steps[@]} workers"
@@ -127,6 +130,7 @@ main() {
   start_steps
   wait_for_workers
   watch_workers
+  log_jit_cache
 
   begin_phase router
   start_router

@@ -149,6 +149,7 @@ teardown() {
     return 0
   fi
   stop_steps bench eval
+  cut_short || store_jit_cache
   cut_short || stop_steps "${PLAN_ROUTER_STEP}"
   cut_short || stop_steps "${workers[@]}"
   if cut_short; then

@@ -69,6 +69,7 @@ def job_view(plan: Plan, manifest_id: str) -> dict[str, Any]:
         "PLAN_BENCH_NODE": plan.client.node,
         "PLAN_BENCH_MAX_CONCURRENCY": max(recipe.benchmark.concurrencies, default=0),
         "PLAN_PREAMBLE": profile.preamble,
+        **({"PLAN_JIT_CACHE": profile.jit_cache[0]} if profile.jit_cache else {}),
     }
     arrays = {
         "PLAN_MOUNTS": listed(m.text for m in plan.mounts),
