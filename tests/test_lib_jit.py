@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 from jobs.shell import LIB, bash
+from shipped import ROOT, from_text, put
 from slurm_cluster import STANDINS
+from test_shell import shellcheck
 
 sys.path.insert(0, str(LIB))
 import jit_key  # noqa: E402  (found only by the path above)
@@ -334,3 +336,42 @@ def test_a_moved_tag_is_another_image(tmp_path: Path, monkeypatch: pytest.Monkey
     assert jit_key.image_key(IMAGE) == first != jit_key.image_key("rocm/atom-dev:latest")
     record.write_text("Version: 3.4+rebuilt")
     assert jit_key.image_key(IMAGE) != first
+
+
+STORE = "jit_cache: {dir: /shared/jit, max_gb: 20}\n"
+RUNTIMES = {
+    "pyxis": ["SRTGEN_JIT_STORE=/srtgen-jit", 'TRITON_CACHE_DIR=/tmp/srtgen-jit/"${position}"/triton'],
+    "none": ["SRTGEN_JIT_STORE=/shared/jit", 'TRITON_CACHE_DIR="${work}"/jit/triton'],
+}
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_bundle(runtime: str, tmp_path: Path) -> None:
+    """Two workers of one node: where the store is, and where each worker's folders are, stands in their script."""
+    recipe = (ROOT / "recipes" / "atom" / "qwen3-0.6b-agg-2w.yaml").read_text()
+    bundle = from_text(recipe, f"container_runtime: {{type: {runtime}}}\n{STORE}")
+    script = bundle.files["roles/agg.sh"].content.decode()
+    wanted = [*RUNTIMES[runtime], "SRTGEN_JIT_MAX_GB=20", f"SRTGEN_JIT_IMAGE={IMAGE}"]
+    assert [f"export {line}" in script.splitlines() for line in wanted] == [True] * 4
+    job = bundle.files["run.sbatch"].content.decode()
+    assert "readonly PLAN_JIT_CACHE=/shared/jit\n" in job
+    assert ("  /shared/jit:/srtgen-jit\n" in job) == (runtime == "pyxis")
+    folder = put(bundle, tmp_path)
+    shellcheck(folder / "roles" / "agg.sh", folder / "run.sbatch", cwd=Path("/"))
+
+
+def test_a_recipe_keeps_its_own_cache_folders() -> None:
+    recipe = (ROOT / "recipes" / "atom" / "qwen3-0.6b-agg-2w.yaml").read_text()
+    script = from_text(recipe, STORE, ("set", "environment.TRITON_CACHE_DIR=/mine")).files["roles/agg.sh"].content.decode()
+    assert "export TRITON_CACHE_DIR=/mine\n" in script and "/aiter-jit\n" in script
+
+
+def test_folders_in_a_shared_tmp_are_removed_unless_a_worker_holds_them() -> None:
+    program = (LIB / "node_clean.py").read_text()  # the new /tmp may hide where it lies
+    words = ["unshare", "--mount", "bash", "-c", """set -e; mount -t tmpfs none /tmp; mkdir -p /tmp/srtgen-jit/{0,1}
+        exec {a}>>/tmp/srtgen-jit/0.lock {b}>>/tmp/srtgen-jit/1.lock; flock "${a}"; python3 -c "$1" none-such none; echo /tmp/srtgen-jit/*
+        exec {a}>&-; python3 -c "$1" none-such none; ls -d /tmp/srtgen-jit || :""", "-", program]
+    if subprocess.run([*words[:2], "true"], capture_output=True).returncode:
+        pytest.skip("no namespaces here")
+    done = subprocess.run(words, cwd="/", env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, timeout=30)
+    assert done.stdout == "/tmp/srtgen-jit/0 /tmp/srtgen-jit/0.lock\n", done.stdout + done.stderr

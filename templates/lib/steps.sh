@@ -58,7 +58,7 @@ srun_argv() {
 
 # Runs in the background subshell of a step: environment, then srun.
 run_step() {
-  local name="$1" role="$2" turn="$3" waits="$4"
+  local name="$1" role="$2" turn="$3" waits="${4:-0}"
   export SRTGEN_STEP="${name}" SRTGEN_TURN="${waits}"
   unset ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES CUDA_VISIBLE_DEVICES GPU_DEVICE_ORDINAL USE_ATOMESH_ENTRYPOINTS
   if [[ "${role}" == bench && "${name}" == bench && "${PLAN_BENCH}" == custom ]]; then
