@@ -50,18 +50,12 @@ def of_nobody(live: Live) -> None:
     (live.folder / "store").rmdir()
 
 
-def on_a_full_disk(live: Live) -> None:
-    with_store(live)
-    live.mount_tmpfs(live.nodes[0], live.folder / "store", "16k")
-
-
 KEPT = [Scenario(f"kept-{profile}", profile=profile, prepare=with_store, submit=twice, env=KERNELS, nodes=nodes, recipe=recipe,
                  fault="decode_0:tpot_s=0.1")  # what was written a moment ago is not stored
         for profile, recipe, nodes in (("none", "qwen3-0.6b-1p1d-shared-node", 1), ("pyxis", PAIR, 2),
                                        ("docker", "qwen3-0.6b-1p1d-shared-node", 1))]
 OTHERS = [
     Scenario("not-of-a-cancelled-job", prepare=with_store, submit=after_a_failure, env=KERNELS, fault="decode_0:tpot_s=0.5"),
-    Scenario("full", prepare=on_a_full_disk, env=KERNELS),
     Scenario("unknown-gpus", prepare=with_store, env={**KERNELS, "STANDIN_ROCM_SMI": "fail",
                                                      "SRTGEN_SKIP_CHECKS": "gpu_count gpu_memory"}),
 ]
@@ -95,12 +89,12 @@ def test_a_job_that_did_not_pass_stores_nothing(outcome: Outcome) -> None:
     assert "compiled 6, found 0" in outcome.log("decode_0")
 
 
-@on(*OTHERS[1:])
+@on(OTHERS[1])
 def test_a_store_that_is_no_use_is_a_warning(outcome: Outcome) -> None:
     check(outcome)
     assert "compiled 6, found 0" in outcome.log("decode_0")
-    words = {"full": "No space left on device", "unknown-gpus": "the type of the GPUs is not known here"}
-    assert any(words[outcome.live.scenario.name] in text for text in outcome.result["warnings"]), outcome.result["warnings"]
+    said = "decode_0 compiled everything anew: the type of the GPUs is not known here"
+    assert any(said in text for text in outcome.result["warnings"]), outcome.result["warnings"]
 
 
 @on(MISSING)

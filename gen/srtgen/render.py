@@ -7,7 +7,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from srtgen import manifest, resources, words
+from srtgen import evaluation, manifest, resources, words
 from srtgen.bench import COMMAND_FILE
 from srtgen.errors import Problem
 from srtgen.manifest import File, Input
@@ -21,6 +21,7 @@ from srtgen.views.role import role_view
 _EXECUTABLE = frozenset({"submit.sh", "wait.sh", "status.sh", "logs.sh", "stop.sh", "prefetch.sh", "eval/run.sh"})
 # Files that only a bundle with an evaluation has.
 _EVALUATION = ("eval/", "prefetch.sh", "lib/eval")
+_LM_EVAL = ("eval/requirements", "eval/tasks/", "prefetch.sh")
 # And one with a store of compiled kernels.
 _JIT_CACHE = ("lib/jit_",)
 _GITIGNORE = b"/results/\n/offline/\n/slurm-*.out\n"
@@ -69,14 +70,15 @@ def files(
     ignored: tuple[str, ...],
 ) -> dict[str, File]:
     """Every file of the bundle by its path, manifest included. Pure: the same input gives the same bytes."""
-    unused = (*(() if plan.evaluation else _EVALUATION), *(() if plan.profile.jit_cache else _JIT_CACHE))
-    bundle = {path: file for path, file in _verbatim() if not path.startswith(unused)}
+    bundle = {path: file for path, file in _verbatim() if not path.startswith(_unused(plan))}
     for group in plan.groups:
         bundle[f"roles/{group.name}.sh"] = File(_render("roles/role.sh.j2", role_view(group.processes, False)), True)
     bundle[f"roles/{plan.router.role}.sh"] = File(_render("roles/role.sh.j2", role_view((plan.router,), True)), True)
     bundle["bench.sh"] = File(_render("bench.sh.j2", bench_view(plan)), True)
     if plan.recipe.benchmark.command is not None:
         bundle[COMMAND_FILE] = File(_text_file(plan.recipe.benchmark.command))
+    if plan.evaluation and plan.evaluation.command:
+        bundle[evaluation.COMMAND_FILE] = File(_text_file(plan.evaluation.command))
     if plan.evaluation:
         bundle["eval/plan.sh"] = File(_render("eval/plan.sh.j2", eval_view(plan)))
     bundle[".gitignore"] = File(_GITIGNORE)
@@ -90,6 +92,13 @@ def files(
     bundle[manifest.JOB_SCRIPT] = job
     bundle[manifest.NAME] = File(manifest.finish(draft, job))
     return bundle
+
+
+def _unused(plan: Plan) -> tuple[str, ...]:
+    """What the copied files begin with that this plan has no use for."""
+    evaluated = plan.evaluation
+    lm_eval = () if evaluated and not evaluated.command else _LM_EVAL
+    return (*(() if evaluated else _EVALUATION), *lm_eval, *(() if plan.profile.jit_cache else _JIT_CACHE))
 
 
 def _text_file(text: str) -> bytes:

@@ -166,6 +166,7 @@ preflight() {
   check_required_environment
   check_pyxis
   check_eval_offline
+  check_eval_folders
   collect_check_arguments
   start_task preflight run_preflight "${report}"
   while [[ -z "${task_code[preflight]:-}" ]]; do

@@ -61,7 +61,7 @@ start_steps() {
   log "started ${#steps[@]} workers"
   start_step "${PLAN_ROUTER_STEP}" atomesh "${PLAN_ROUTER_NODE}" roles/atomesh.sh 0 1
   if bench_planned; then start_step bench bench "${PLAN_BENCH_NODE}" bench.sh 0 1; fi
-  [[ "${eval_mode}" == off ]] || start_step eval bench "${PLAN_BENCH_NODE}" eval/run.sh 0 1
+  start_eval
 }
 
 # Runs on every way out; the first failure stays the reason.

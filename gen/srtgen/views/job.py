@@ -83,6 +83,8 @@ def job_view(plan: Plan, manifest_id: str) -> dict[str, Any]:
         "PLAN_IDENTITY": listed(f"{k}={v}" for k, v in recipe.identity),
         "PLAN_PREFLIGHT_COMMANDS": listed(f"{k}\t{v}" for k, v in profile.preflight_commands),
     }
+    if plan.evaluation and plan.evaluation.command:
+        arrays["PLAN_EVAL_PASS_ENV"] = listed(plan.evaluation.pass_env)
     listeners = aligned([(str(x.node), str(x.first), str(x.last), x.owner) for x in plan.listeners])
     return {
         "name": words.plain(recipe.name),
