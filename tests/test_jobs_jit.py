@@ -70,9 +70,11 @@ def test_the_second_job_finds_what_the_first_compiled(outcome: Outcome) -> None:
     for step in ("prefill_0", "decode_0"):
         assert re.search(rf"jit cache: {step} loaded 0 files .* from {live.folder}|jit cache: {step} loaded 0 files .* from /srtgen-jit/",
                          live.notes["first"])
-        assert re.search(rf"jit cache: {step} stored [1-9][0-9]* files", live.notes["first"]), live.notes["first"]
+        assert f"jit cache: {step} stored " in live.notes["first"]
         assert re.search(rf"jit cache: {step} loaded [1-9][0-9]* files", outcome.output)
         assert re.search(rf"jit cache: {step} stored ", outcome.output)
+    # What both compiled is stored by the first that comes, so the other may store nothing.
+    assert re.search(r"jit cache: \w+ stored [1-9][0-9]* files", live.notes["first"]), live.notes["first"]
     # Without containers the folders' paths hold the job's number, and what names its parts by path is not found.
     found = 1 if live.scenario.profile == "none" else 6
     for step in ("prefill_0", "decode_0"):
