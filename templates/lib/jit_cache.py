@@ -17,7 +17,8 @@ from typing import List
 import jit_key
 from jit_files import finished_files
 from jit_prune import prune
-from jit_store import Done, Store
+from jit_store import Store
+from jit_transfer import Done
 
 LOAD_S = 120.0
 KEEP_S = 45.0

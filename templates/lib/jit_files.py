@@ -70,3 +70,17 @@ def copy_hashed(source: Path, target: Path, sync: bool = False) -> "Tuple[str, i
             writer.flush()
             os.fsync(writer.fileno())
     return digest.hexdigest(), size
+
+
+def age(path: Path) -> float:
+    try:
+        return time.time() - path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def remove(path: Path) -> None:
+    try:
+        path.unlink()
+    except OSError:
+        pass

@@ -6,7 +6,7 @@ import shutil
 import uuid
 from pathlib import Path
 
-from jit_store import read_list
+from jit_lists import read_list
 
 
 def size(part: Path) -> int:

@@ -9,7 +9,6 @@ A file is there once a complete list names it, is served only if its content has
 
 from __future__ import annotations
 
-import concurrent.futures
 import hashlib
 import json
 import os
@@ -17,22 +16,13 @@ import stat
 import time
 import uuid
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Tuple
 
-from jit_files import Found, copy_hashed
+from jit_files import Found, age, copy_hashed, remove
+from jit_lists import Entry, read_list
+from jit_transfer import Done, transfer
 
-Entry = Tuple[str, int, int, int]  # hash, bytes, mode, modification time in ns
-THREADS = 8  # small files on a network file system: the round trips overlap
 OLD_S = 86400
-
-
-class Done(NamedTuple):
-    """What a transfer did; `problem` is why it stopped early, '' if it did not."""
-
-    files: int
-    size: int
-    bad: int
-    problem: str
 
 
 class Store:
@@ -163,49 +153,3 @@ class Store:
         for path in (self.root / "new").iterdir():
             if age(path) > OLD_S:
                 remove(path)
-
-
-def transfer(action: "Callable[[Any], Optional[int]]", items: "Sequence[object]", end: float) -> Done:
-    """Runs the action on all items: bytes, -1 for a bad one, None for one left out. Of its errors the first is told."""
-    results, problem = [], ""
-    with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
-        for future in [pool.submit(action, item) for item in items]:
-            try:
-                results.append(future.result())
-            except OSError as error:
-                problem = problem or str(error)
-    good = [size for size in results if size is not None and size >= 0]
-    if not problem and time.monotonic() > end:
-        problem = "the time for it is over"
-    return Done(len(good), sum(good), results.count(-1), problem)
-
-
-def read_list(path: Path) -> "Dict[str, Entry]":
-    """A list's entries; {} if it is not what its name says."""
-    try:
-        content = path.read_bytes()
-        if hashlib.sha256(content).hexdigest() != path.stem:
-            return {}
-        files = json.loads(content.decode())["files"]
-        return {name: tuple(entry) for name, entry in files.items() if inside(name)}
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
-        return {}
-
-
-def inside(name: str) -> bool:
-    """True for a path that stays below the folder it is put into."""
-    return not name.startswith("/") and ".." not in name.split("/")
-
-
-def age(path: Path) -> float:
-    try:
-        return time.time() - path.stat().st_mtime
-    except OSError:
-        return 0.0
-
-
-def remove(path: Path) -> None:
-    try:
-        path.unlink()
-    except OSError:
-        pass
