@@ -13,7 +13,7 @@ COMMAND = '''
 post_eval:
   command: |
     export TASK='it''s gsm8k'
-    exec python3 /work/eval.py --url "${SRT_ENDPOINT}" --model "${MODEL_NAME}"
+    exec python3 /tools/score.py --url "${SRT_ENDPOINT}" --model "${MODEL_NAME}"
   passthrough_env: [HF_TOKEN, ISL, MY_SETTING]
 '''
 PLAN = """export EVAL_MODEL=Qwen/Qwen3-0.6B
@@ -30,7 +30,7 @@ def smoke(more: str = "") -> str:
 def test_bundle(tmp_path: Path) -> None:
     files = from_text(smoke(COMMAND)).files
     assert files["eval/command.sh"].content.decode() == (
-        "export TASK='it''s gsm8k'\nexec python3 /work/eval.py --url \"${SRT_ENDPOINT}\" --model \"${MODEL_NAME}\"\n")
+        "export TASK='it''s gsm8k'\nexec python3 /tools/score.py --url \"${SRT_ENDPOINT}\" --model \"${MODEL_NAME}\"\n")
     assert PLAN in files["eval/plan.sh"].content.decode()
     assert "EVAL_TASKS" not in files["eval/plan.sh"].content.decode()
     job = files["run.sbatch"].content.decode()
