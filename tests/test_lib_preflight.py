@@ -317,6 +317,16 @@ def test_a_node_that_cannot_run_the_checks_still_reports(case: str, tmp_path: Pa
     assert check[:4] == ["n1", "check", "tools" if case == "python" else "bundle", "fail"]
 
 
+def test_a_python_that_is_too_old_is_named(tmp_path: Path) -> None:
+    stub(tmp_path / "bin", "python3", """case $* in
+--version) echo 'Python 3.6.8' ;;
+*) echo 'SyntaxError: future feature annotations is not defined' >&2; exit 1 ;;
+esac""")
+    check, last = run_node(tmp_path, fake_bundle(tmp_path), f"{tmp_path}/bin:/usr/bin:/bin")
+    assert check == ["n1", "check", "tools", "fail", "python3 is older than 3.8: Python 3.6.8"]
+    assert last == ["n1", "end"]
+
+
 LIBRARIES = ["log", "result", "events", "steps", "watch", "preflight", "addresses"]
 SETUP = "job_folder=${PWD}\nmkdir -p logs\nnode_hosts=(n0 n1)\nclock_begin\nresult_file=result.json\ntrap write_result EXIT\n"
 GOOD = "n0\taddress\teth0\t10.0.0.1\t10.0.0.0/24\nn0\tend\nn1\taddress\teth0\t10.0.0.2\t10.0.0.0/24\nn1\tend\n"

@@ -27,7 +27,12 @@ check_skipped() {
 
 # Names that the job's submitter had to set; values are not looked at.
 check_required_environment() {
-  local name missing=''
+  local name missing='' passed=()
+  read -r -d '' -a passed <<<"${SRTGEN_PASS_ENV:-}" || :
+  for name in "${passed[@]}"; do
+    [[ "${name}" =~ ^[A-Za-z_][A-Za-z0-9_]*$ ]] ||
+      fail 10 "SRTGEN_PASS_ENV: ${name} is no name of a variable; give names with blanks between them, no values"
+  done
   for name in "${PLAN_REQUIRE_ENV[@]}"; do
     [[ -n "${!name:+set}" ]] || missing+=" ${name}"
   done

@@ -82,7 +82,7 @@ read_eval_verdict() {
   [[ -r "${file}" ]] || return 0
   output="$(python3 -E -s -B "${BUNDLE}/lib/verdict.py" eval "${file}" 2>/dev/null)" || return 0
   result_eval="${output%%$'\n'*}"
-  REPLY="${output#*$'\n'}"
+  REPLY="${output:${#result_eval}+1}" # the shell drops the end of an empty reason
 }
 
 # Ends the job for the end of the eval step with CODE, unless it is 0.

@@ -72,6 +72,7 @@ on_exit() {
   trap : USR1 HUP # a second signal changes nothing
   trap 'teardown_signal=1' TERM INT
   set +eE
+  ((preamble_runs == 0)) || record_failure 10 "the profile's preamble ended the job with exit ${code}" '' ''
   ((code == 0)) || record_failure 70 "internal error: exit code ${code} in phase ${result_phase}" '' ''
   begin_phase teardown
   teardown
