@@ -55,6 +55,7 @@ collect_check_arguments() {
     --drain "${PLAN_GPU_DRAIN_TIMEOUT_S}"
     --concurrency "${PLAN_BENCH_MAX_CONCURRENCY}"
     --strict "${SRTGEN_STRICT:-0}"
+    "--jit-cache=${PLAN_JIT_CACHE:-}"
   )
   collect_weight_arguments
   check_arguments+=("${weight_arguments[@]}")
@@ -171,6 +172,7 @@ preflight() {
   check_required_environment
   check_pyxis
   check_eval_offline
+  check_eval_folders
   collect_check_arguments
   start_task preflight run_preflight "${report}"
   while [[ -z "${task_code[preflight]:-}" ]]; do

@@ -147,7 +147,7 @@ wait_for_slurm() {
 
 # Called once, from the EXIT trap: errors must not stop it.
 teardown() {
-  local name workers=() start=${SECONDS}
+  local name workers=() start
   for name in health watch router canary judge; do end_task "${name}"; done
   for name in "${steps[@]}"; do
     [[ "${step_role[${name}]}" == bench || "${step_role[${name}]}" == atomesh ]] || workers+=("${name}")
@@ -156,6 +156,8 @@ teardown() {
     wait_for_slurm
     return 0
   fi
+  store_jit_cache # of a job that has passed: before the grace of what is stopped begins
+  start=${SECONDS}
   # One grace for all: who does not end in its share is killed with the last.
   ask_steps $((start + GRACE_S / 2)) bench eval
   cut_short || ask_steps $((start + GRACE_S * 3 / 4)) "${PLAN_ROUTER_STEP}"
