@@ -91,16 +91,16 @@ def test_dangles_follows_links_as_the_container_does(tmp_path: Path) -> None:
 def test_check_disk_names_the_full_one(results: int, tmp: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_files, "RESULTS_MIN_BYTES", results)
     monkeypatch.setattr(node_files, "TMP_MIN_BYTES", tmp)
-    status, text = node_files.check_disk(Namespace(results=str(tmp_path)))
+    status, text = node_files.check_disk(Namespace(results=str(tmp_path), jit_cache=""))
     assert status == ("fail" if said else "ok") and text.startswith(said.format(t=tmp_path))
 
 
 def test_check_disk_without_inodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full = Namespace(f_bavail=1 << 40, f_frsize=4096, f_files=100, f_favail=0)
     monkeypatch.setattr(node_files.os, "statvfs", lambda folder: full)
-    assert node_files.check_disk(Namespace(results=str(tmp_path))) == ("fail", f"{tmp_path} has no inode free")
+    assert node_files.check_disk(Namespace(results=str(tmp_path), jit_cache="")) == ("fail", f"{tmp_path} has no inode free")
     full.f_files = 0  # a file system that does not count them
-    assert node_files.check_disk(Namespace(results=str(tmp_path))) == ("ok", "")
+    assert node_files.check_disk(Namespace(results=str(tmp_path), jit_cache="")) == ("ok", "")
 
 
 # ---- node_net --------------------------------------------------------------------------------------------------------

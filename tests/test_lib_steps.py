@@ -279,7 +279,7 @@ def test_a_step_is_run_in_the_plans_container(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("turn", "stdin", "flag"), [("", "", "0"), ("${PWD}/turn file", "go", "1")])
 def test_the_input_of_a_step_is_its_turn_or_nothing(turn: str, stdin: str, flag: str, tmp_path: Path) -> None:
     (tmp_path / "turn file").write_text("go")
-    text = f'step_argv=(srun "a  b" "")\nrun_step agg_0 agg "{turn}" || show "code $?"'
+    text = f'step_argv=(srun "a  b" "")\nrun_step agg_0 agg "{turn}" {flag} || show "code $?"'
     srun = 'printf "> %s|%s|%s|%s|%s\\n" "$1" "$#" "${SRTGEN_STEP}" "${SRTGEN_TURN}" "$(cat)"; exit 5'
     assert started(tmp_path, text, srun) == [f"a  b|2|agg_0|{flag}|{stdin}", "code 5"]
 
