@@ -317,7 +317,7 @@ def test_a_node_that_cannot_run_the_checks_still_reports(case: str, tmp_path: Pa
     assert check[:4] == ["n1", "check", "tools" if case == "python" else "bundle", "fail"]
 
 
-LIBRARIES = ["log", "result", "events", "steps", "watch", "preflight", "addresses"]
+LIBRARIES = ["log", "result", "events", "steps", "allocation", "watch", "preflight", "addresses"]
 SETUP = "job_folder=${PWD}\nmkdir -p logs\nnode_hosts=(n0 n1)\nclock_begin\nresult_file=result.json\ntrap write_result EXIT\n"
 GOOD = "n0\taddress\teth0\t10.0.0.1\t10.0.0.0/24\nn0\tend\nn1\taddress\teth0\t10.0.0.2\t10.0.0.0/24\nn1\tend\n"
 

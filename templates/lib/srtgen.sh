@@ -7,6 +7,8 @@
 source "${BUNDLE}/lib/log.sh"
 # shellcheck source=result.sh
 source "${BUNDLE}/lib/result.sh"
+# shellcheck source=allocation.sh
+source "${BUNDLE}/lib/allocation.sh"
 # shellcheck source=start.sh
 source "${BUNDLE}/lib/start.sh"
 # shellcheck source=events.sh
@@ -103,6 +105,7 @@ open_job() {
   trap_signals
   open_results
   run_folder="$(mktemp -d "/tmp/srtgen-run-${SLURM_JOB_ID}.XXXXXX")"
+  export SRTGEN_RUN="${run_folder##*/}" # by which teardown knows this run's processes
   trap on_exit EXIT
   trap 'note_error "${LINENO}" "${BASH_SOURCE[0]}" "${BASH_COMMAND}"' ERR
   [[ -z "${SRTGEN_DEBUG:-}" ]] || {
@@ -111,17 +114,21 @@ open_job() {
   }
   log "job ${SLURM_JOB_ID}, attempt ${attempt}: ${PLAN_NAME}, bundle ${BUNDLE}"
   events_open "${run_folder}"
+  join_allocation
 }
 
 main() {
+  enter_allocation
   open_job
   warn_about_overrides
   run_preamble
   choose_eval
   read_nodes
+  clean_killed_runs
 
   begin_phase preflight
   preflight
+  check_alone
 
   begin_phase load
   start_steps
