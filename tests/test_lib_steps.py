@@ -10,7 +10,7 @@ import pytest
 from jobs.shell import LIB, bash, stub
 
 LIBRARIES = ["log", "result", "events", "steps", "container"]
-SETUP = """job_folder=/results/7
+SETUP = """job_folder=/results/7 results_seen=/results/7
 node_hosts=(n0 n1)
 export_locations
 collect_mounts

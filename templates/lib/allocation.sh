@@ -42,18 +42,21 @@ enter_allocation() {
 
 # Starts the story and stays until it ends; exits with its code.
 start_story() {
-  local nodes='' folder child code=0 control=''
+  local nodes='' folder script child code=0 control=''
   [[ "${job_text}" == *'JobState=RUNNING '* ]] || refuse "allocation ${SLURM_JOB_ID} is not running"
   [[ ! "${job_text}" =~ [[:space:]]NodeList=([^[:space:]]+) ]] || nodes="${BASH_REMATCH[1]}"
   nodes="$(scontrol show hostnames "${nodes}")" || refuse "allocation ${SLURM_JOB_ID} has no nodes"
   folder="$(mktemp -d)"
   mkfifo -- "${folder}/control"
+  script="${BUNDLE}/run.sbatch"
+  ! is_single || script="${BUNDLE}.sbatch"
   unset SLURM_EXPORT_ENV # else the step loses its environment
   export SRTGEN_IN_ALLOCATION=1 SRTGEN_BUNDLE_DIR="${BUNDLE}"
+  ! is_single || send_to_first "${nodes%%$'\n'*}" "${script}"
   trap 'hand_on' INT TERM HUP
   set -m # a process group of its own: a terminal's signals are for this shell alone
   srun --job-name=srtgen --overlap --nodes=1 --ntasks=1 "--nodelist=${nodes%%$'\n'*}" --wait=0 --mpi=none --chdir=/ \
-    --export=ALL bash -c "${STORY}" srtgen "${BUNDLE}/run.sbatch" <"${folder}/control" &
+    --export=ALL bash -c "${STORY}" srtgen "${script}" <"${folder}/control" &
   child=$!
   set +m
   exec {control}>"${folder}/control"
@@ -64,6 +67,14 @@ start_story() {
   wait "${child}" || code=$?
   ((code != 0)) || check_node_lives
   exit "${code}"
+}
+
+# A script that carries its bundle is seen here only: HOST gets a copy at PATH.
+send_to_first() {
+  local host="$1" path="$2"
+  # shellcheck disable=SC2016  # expands on the node
+  srun --job-name=bundle --overlap --nodes=1 --ntasks=1 "--nodelist=${host}" --mpi=none --chdir=/ --export=ALL \
+    bash -c 'umask 077; cat >"$1"' srtgen "${path}" <"${SINGLE_FILE}" || refuse "the script cannot be copied to ${host}"
 }
 
 # A signal for the story. The end of this shell ends the pipe, which says the same.

@@ -41,7 +41,7 @@ collect_check_arguments() {
   local host line name
   check_arguments=(
     --bundle "${BUNDLE}"
-    --results "${job_folder}"
+    --results "${results_seen}"
     --runtime "${PLAN_RUNTIME}"
     "--interface=${PLAN_INTERFACE}"
     "--transport=${PLAN_TRANSPORT}"

@@ -9,6 +9,8 @@ source "${BUNDLE}/lib/log.sh"
 source "${BUNDLE}/lib/result.sh"
 # shellcheck source=allocation.sh
 source "${BUNDLE}/lib/allocation.sh"
+# shellcheck source=single.sh
+source "${BUNDLE}/lib/single.sh"
 # shellcheck source=start.sh
 source "${BUNDLE}/lib/start.sh"
 # shellcheck source=events.sh
@@ -95,6 +97,7 @@ on_exit() {
   log "results: ${job_folder}"
   ((${#helper_pids[@]} == 0)) || kill -TERM "${helper_pids[@]}" 2>/dev/null # one may have missed its first signal
   rm -rf -- "${run_folder:?}"
+  pack_and_leave
   exit "${result_code}"
 }
 
@@ -127,6 +130,7 @@ main() {
   clean_killed_runs
 
   begin_phase preflight
+  hand_over_bundle
   preflight
   check_alone
 

@@ -155,5 +155,6 @@ teardown() {
     wait_for_slurm
   else
     clean_nodes
+    leave_nodes
   fi
 }

@@ -11,8 +11,11 @@ from srtgen.plan import Plan, Process
 from srtgen.words import Shell
 
 
-def readme_view(plan: Plan, findings: tuple[Problem, ...]) -> dict[str, Any]:
-    """README.md of the bundle: which process runs where, with which command and ports, and what is measured."""
+def readme_view(plan: Plan, findings: tuple[Problem, ...], single: bool = False) -> dict[str, Any]:
+    """README.md of the bundle: which process runs where, with which command and ports, and what is measured.
+
+    `single`: the folder holds no more than a run.sbatch that carries the bundle.
+    """
     source = (HUB if plan.served.kind == "hub" else "") + (plan.served.folder or plan.served.argument)
     client = ("bench", plan.client.node, "none", "none", words.code("bench.sh"), words.code(plan.client.image))
     facts = [
@@ -27,6 +30,7 @@ def readme_view(plan: Plan, findings: tuple[Problem, ...]) -> dict[str, Any]:
     rows = [*(_process_row(p) for p in (*plan.workers, plan.router)), client]
     said = [_finding(f) for f in findings]
     return {
+        "single": single,
         "name": words.md(plan.recipe.name),
         "served": words.code(plan.served.name),
         "facts": words.table(("", ""), facts),
