@@ -56,7 +56,7 @@ clean_after_run() {
   [[ -r "${folder}/nodes.tsv" ]] || return 0
   mapfile -t hosts < <(tail -n +2 -- "${folder}/nodes.tsv" | cut -f 2)
   srun --overlap "--jobid=${run_step%%.*}" "--nodes=${#hosts[@]}" "--ntasks=${#hosts[@]}" --ntasks-per-node=1 "--nodelist=${hosts[*]}" \
-    --mpi=none --chdir=/ python3 -E -s -B "${BUNDLE}/lib/node_clean.py" "${run_step%%.*}" "$(plan_constant PLAN_RUNTIME)" "${run_name}"
+    --mpi=none --chdir=/ --export=ALL python3 -E -s -B "${BUNDLE}/lib/node_clean.py" "${run_step%%.*}" "$(plan_constant PLAN_RUNTIME)" "${run_name}"
 }
 
 # Stops the run of this bundle in allocation JOB; the allocation itself is the user's.
@@ -74,7 +74,7 @@ stop_run() {
     clean_after_run "${folder}"
   else
     say "asking the run in allocation ${job} to end; it has ${GRACE_S} s"
-    srun --overlap "--jobid=${job}" --nodes=1 --ntasks=1 "--nodelist=${run_host}" --mpi=none --chdir=/ \
+    srun --overlap "--jobid=${job}" --nodes=1 --ntasks=1 "--nodelist=${run_host}" --mpi=none --chdir=/ --export=ALL \
       kill -TERM "${run_pid}" || say 'the run could not be signalled'
     while run_lives "${folder}"; do
       ((SECONDS < end)) || {

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from jobs_rig import FAST, PAIR, SHARED, SMALL, generate
-from slurm_cluster import SlurmCluster, cluster, standins_env
+from slurm_cluster import SlurmCluster, cluster, rootfs_env, standins_env
 
 pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("allocation")]
 
@@ -134,10 +134,10 @@ def leftovers(allocation: Allocation) -> list[str]:
 
 
 def test_by_salloc_itself_in_more_nodes_than_planned(slurm: SlurmCluster, tmp_path: Path) -> None:
-    """The whole command as a user types it; salloc hands the code on."""
-    pair = generate(PAIR, "none", SMALL, tmp_path / "pair")
+    """The whole command as a user types it, with containers; salloc hands the code on."""
+    pair = generate(PAIR, "pyxis", SMALL, tmp_path / "pair")
     done = slurm.run(["salloc", "-N3", "-t10", "--exclusive", "--mem=0", "--gres=gpu:8", "bash", "pair/run.sbatch"],
-                     env=environment(), cwd=tmp_path, check=False, timeout=LIMIT_S)
+                     env={**rootfs_env(**FAST), "SLURM_EXPORT_ENV": "NONE"}, cwd=tmp_path, check=False, timeout=LIMIT_S)
     assert done.returncode == 0, done.stdout + done.stderr
     job, = (pair / "results").iterdir()
     result = json.loads((job / "result.json").read_text())

@@ -7,7 +7,7 @@
 readonly ASK_S=60           # how often Slurm is asked for the allocation's end
 readonly LONGEST_LEAD_S=300 # as in the directive --signal of a batch job
 
-allocation=0      # 1: this is such a run
+allocation=0       # 1: this is such a run
 allocation_step='' # its own step
 allocation_end=''  # SECONDS at which it has to stop, '' without a limit
 allocation_ask=0   # SECONDS at which Slurm is asked again
@@ -42,17 +42,17 @@ enter_allocation() {
 
 # Starts the story and stays until it ends; exits with its code.
 start_story() {
-  local nodes='' folder script child code=0 control=''
+  local nodes='' folder script child code=0 control='' stopped=0
   [[ "${job_text}" == *'JobState=RUNNING '* ]] || refuse "allocation ${SLURM_JOB_ID} is not running"
   [[ ! "${job_text}" =~ [[:space:]]NodeList=([^[:space:]]+) ]] || nodes="${BASH_REMATCH[1]}"
   nodes="$(scontrol show hostnames "${nodes}")" || refuse "allocation ${SLURM_JOB_ID} has no nodes"
-  folder="$(mktemp -d)"
-  mkfifo -- "${folder}/control"
   script="${BUNDLE}/run.sbatch"
   ! is_single || script="${BUNDLE}.sbatch"
   unset SLURM_EXPORT_ENV # else the step loses its environment
   export SRTGEN_IN_ALLOCATION=1 SRTGEN_BUNDLE_DIR="${BUNDLE}"
   ! is_single || send_to_first "${nodes%%$'\n'*}" "${script}"
+  folder="$(mktemp -d)"
+  mkfifo -- "${folder}/control"
   trap 'hand_on' INT TERM HUP
   set -m # a process group of its own: a terminal's signals are for this shell alone
   srun --job-name=srtgen --overlap --nodes=1 --ntasks=1 "--nodelist=${nodes%%$'\n'*}" --wait=0 --mpi=none --chdir=/ \
@@ -62,6 +62,7 @@ start_story() {
   exec {control}>"${folder}/control"
   rm -r -- "${folder}"
   trap '' PIPE
+  ((stopped == 0)) || hand_on # before there was a pipe
   # A signal ends a wait, not the step, whose code bash keeps.
   while wait "${child}" || (($? > 128)) && kill -0 "${child}" 2>/dev/null; do :; done
   wait "${child}" || code=$?
@@ -80,6 +81,7 @@ send_to_first() {
 # A signal for the story. The end of this shell ends the pipe, which says the same.
 # shellcheck disable=SC2329  # the trap calls it
 hand_on() {
+  stopped=1
   [[ -z "${control}" ]] || { printf 'stop\n' >&"${control}"; } 2>/dev/null || :
 }
 

@@ -61,11 +61,14 @@ fail_eval() {
 
 # Packages and task data must be there before anything is measured: a failure later would waste the allocation.
 await_eval_packages() {
-  local next=$((SECONDS + PROGRESS_S))
+  local next=$((SECONDS + PROGRESS_S)) fetch=0
   [[ "${eval_mode}" != off ]] || return 0
   until grep -q '"ok": *true' -- "${job_folder}/eval/venv.json" 2>/dev/null; do
     pump 0.5
-    fetch_client
+    if ((SECONDS >= fetch)); then
+      fetch_client
+      fetch=$((SECONDS + 5))
+    fi
     if ((SECONDS >= next)); then
       log 'evaluation: still preparing its packages'
       next=$((SECONDS + PROGRESS_S))
