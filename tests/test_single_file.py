@@ -174,7 +174,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    with cluster(14, private=["/tmp"]) as slurm, tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+    with cluster(16, private=["/tmp"]) as slurm, tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         shared, scripts = Path(name), tmp_path_factory.mktemp("submit")
         shared.chmod(0o755)
         shutil.copytree(STANDINS, shared / "standins")
@@ -196,7 +196,7 @@ def started(place: Place) -> Place:
             folder.mkdir()
             (folder / "x").touch()
         shutil.chown(place.tmp(number) / "srtgen-bundle-1.other", 4711)
-    for number, size in ((6, "64k"), (8, "256k"), (10, "2m")):
+    for number, size in ((6, "64k"), (8, "256k"), (10, "2m"), (15, "64k")):
         space = f"--target={place.slurm._space(place.node(number))}"
         subprocess.run(["nsenter", space, "--mount", "--", "mount", "-t", "tmpfs", "-o", f"size={size}", "none", "/tmp"], check=True)
     slow = place.shared / "slow" / "sbcast"
@@ -207,6 +207,7 @@ def started(place: Place) -> Place:
     for name, first in (("no room for the script", 5), ("no room to unpack", 7), ("hardly room", 9)):
         place.submit(name, "plain.sbatch", first)
     place.submit("cancelled", "plain.sbatch", 11, HANG)
+    place.submit("no room on the first", "plain.sbatch", 15)
     return place
 
 
@@ -251,6 +252,15 @@ def test_a_full_disk_is_told_with_its_node(name: str, first: int, said: str, sta
     assert "verdict: failed (10) after " in started.output(name)
     assert said.format(node=started.node(first + 1)) in started.output(name)
     assert started.left(first) == []
+
+
+@pytest.mark.slurm
+@pytest.mark.xdist_group("single")
+def test_a_full_disk_of_the_first_node(started: Place) -> None:
+    """Before there is anything to write results with."""
+    assert started.ended("no room on the first") == ("FAILED", "10:0")
+    assert "run.sbatch: [Errno 28] No space left on device" in started.output("no room on the first")
+    assert f"(on {started.node(15)})" in started.output("no room on the first") and started.left(15) == []
 
 
 @pytest.mark.slurm
