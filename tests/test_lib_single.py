@@ -1,4 +1,4 @@
-"""lib/single.sh and lib/keeper.sh: a bundle that travels in run.sbatch, without Slurm."""
+"""lib/single.sh, lib/node_results.sh and lib/keeper.sh: a bundle that travels in run.sbatch, without Slurm."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from jobs.shell import LIB, bash, stub
 
-LIBRARIES = ["log", "result", "events", "steps", "allocation", "single", "watch", "teardown"]
+LIBRARIES = ["log", "result", "events", "steps", "allocation", "single", "node_results", "watch", "teardown"]
 SINGLE = "SINGLE_FILE=run.sbatch\nBUNDLE_SHA256=x UNPACK=y\njob_folder=${PWD}/r run_folder=${PWD}\nmkdir -p r/logs\nresult_code=null\n"
 FAR = "PLAN_BENCH_NODE=1"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from jobs.shell import LIB, bash, stub
 
-LIBRARIES = ["log", "result", "events", "steps", "container", "allocation", "single", "watch", "preflight", "addresses", "health_wait", "router", "client", "quality"]
+LIBRARIES = ["log", "result", "events", "steps", "container", "allocation", "single", "node_results", "watch", "preflight", "addresses", "health_wait", "router", "client", "quality"]
 SETUP = """job_folder="${PWD}" results_seen="${PWD}"
 rm -rf q; mkdir -p logs bench eval q bundle
 ln -sfn LIBDIR bundle/lib

@@ -320,9 +320,10 @@ def test_results_archives(tmp_path: Path) -> None:
     (tmp_path / "from" / "logs" / ".bench.alive").touch()
     (tmp_path / "from" / "logs" / "a b").write_text("x")
     (tmp_path / "from" / "result.json").write_text("{}")
+    (tmp_path / "from" / "profile.json").write_text("{}")
     packed = subprocess.run([sys.executable, program, "pack", tmp_path / "from"], capture_output=True, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        assert sorted(archive.getnames()) == ["logs/a b", "result.json"]
+        assert sorted(archive.getnames()) == ["logs/a b", "profile.json"]  # result.json is the job's own
     some = subprocess.run([sys.executable, program, "pack", tmp_path / "from", "result.json", "absent"], capture_output=True, check=True)
     evil = io.BytesIO()
     with tarfile.open(fileobj=evil, mode="w") as archive:
@@ -331,7 +332,8 @@ def test_results_archives(tmp_path: Path) -> None:
     for given in (packed, some.stdout, evil.getvalue()):
         subprocess.run([sys.executable, program, "unpack", tmp_path / "to"], input=given, check=True)
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()) == [
-        "from/logs/.bench.alive", "from/logs/a b", "from/result.json", "to/in/x", "to/logs/a b", "to/result.json"]
+        "from/logs/.bench.alive", "from/logs/a b", "from/profile.json", "from/result.json", "to/in/x", "to/logs/a b",
+        "to/profile.json", "to/result.json"]
     subprocess.run([sys.executable, program, "save", tmp_path / "from", tmp_path / "x.tar.gz"], check=True)
     with tarfile.open(tmp_path / "x.tar.gz") as archive:
         assert "from/result.json" in archive.getnames()

@@ -8,14 +8,17 @@ import tarfile
 from typing import BinaryIO, List
 
 
+OF_THE_JOB = ("manifest.json", "result.json", "nodes.tsv", "identity.json")  # a node's are copies of the first node's
+
+
 def pack(folder: str, names: "List[str]", out: BinaryIO) -> None:
-    """The files below a folder, or the named ones that are there; hidden ones are marks of a running step."""
+    """The named files that are there; without names all but the job's own and hidden ones, marks of a running step."""
     with tarfile.open(fileobj=out, mode="w|") as archive:
         for place, folders, files in os.walk(folder):
             folders.sort()
             for name in sorted(files):
                 path = os.path.relpath(os.path.join(place, name), folder)
-                if (path in names if names else not name.startswith(".")):
+                if path in names if names else path not in OF_THE_JOB and not name.startswith("."):
                     archive.add(os.path.join(folder, path), path)
 
 

@@ -11,6 +11,8 @@ source "${BUNDLE}/lib/result.sh"
 source "${BUNDLE}/lib/allocation.sh"
 # shellcheck source=single.sh
 source "${BUNDLE}/lib/single.sh"
+# shellcheck source=node_results.sh
+source "${BUNDLE}/lib/node_results.sh"
 # shellcheck source=start.sh
 source "${BUNDLE}/lib/start.sh"
 # shellcheck source=events.sh
