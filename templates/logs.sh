@@ -28,12 +28,13 @@ choose_files() {
   done
 }
 
-# Ends once the job in FOLDER has a verdict or Slurm says that JOB is over.
+# Ends once the job in FOLDER has a verdict or Slurm says that JOB, or the run in an allocation, is over.
 wait_for_end() {
   local job="$1" folder="$2" state
   while [[ "$(result_text "${folder}/result.json" verdict)" == running ]]; do
     state="$(slurm_state "${job}")" || state=''
     [[ -z "${state}" ]] || is_live "${state%% *}" || return 0
+    ! allocation_run "${folder}" || run_lives "${folder}" || return 0
     sleep "${SRTGEN_LOGS_POLL_S:-3}"
   done
 }

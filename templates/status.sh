@@ -105,12 +105,16 @@ show_job() {
   code="$(result_number "${file}" exit_code)"
   [[ ! "$(<"${file}")" =~ \"failed\":\{\"step\":\"([^\"]*)\" ]] || failed="${BASH_REMATCH[1]}"
   row 'job' "${job}, $(result_text "${file}" name), attempt $(result_number "${file}" attempt)"
+  if allocation_run "${folder}"; then slurm+=" (an allocation; this run is its step ${run_step})"; fi
   row 'Slurm' "${slurm:-does not answer, or knows the job no more}"
   if [[ "${verdict}" != running ]]; then
     row 'verdict' "${verdict} (${code}): ${reason}"
   elif [[ -n "${slurm}" ]] && ! is_live "${slurm%% *}"; then
     verdict=lost
     row 'verdict' "none: the job ended as ${slurm%% *} in phase ${phase}, before it could say why"
+  elif [[ -n "${run_step:-}" ]] && ! run_lives "${folder}"; then
+    verdict=lost
+    row 'verdict' "none: the run ended in phase ${phase}, before it could say why"
   else
     row 'phase' "${phase}"
   fi

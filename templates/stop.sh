@@ -21,12 +21,17 @@ say() {
 belongs_here() {
   local job="$1" text command folder
   text="$(scontrol show job "${job}" 2>/dev/null)" || text=''
-  if [[ "${text}" =~ Command=([^$'\n']*) ]]; then
+  if [[ "${text}" =~ Command=([^$'\n']*) && "${BASH_REMATCH[1]}" != '(null)' ]]; then
     command="${BASH_REMATCH[1]%%.sbatch*}.sbatch"
     folder="$(cd -- "$(dirname -- "${command}")" 2>/dev/null && pwd -P)" || folder=''
     [[ "${folder}" != "${BUNDLE}" ]] || return 0
   fi
   folder="$(find_results "${job}")" && is_ours "${folder}"
+}
+
+# True if JOB has no batch script: somebody's allocation.
+is_allocation() {
+  [[ "$(scontrol show job "$1" 2>/dev/null)" == *' BatchFlag=0 '* ]]
 }
 
 # Returns 0 once JOB has ended, 1 after LIMIT seconds.
@@ -39,10 +44,49 @@ wait_for_end() {
 }
 
 show_verdict() {
-  local job="$1" folder
-  folder="$(find_results "${job}")" || return 0
+  local job="$1" folder="${2:-}"
+  [[ -n "${folder}" ]] || folder="$(find_results "${job}")" || return 0
   [[ -r "${folder}/result.json" ]] || return 0
   say "job ${job}: $(result_text "${folder}/result.json" verdict), $(result_text "${folder}/result.json" reason)"
+}
+
+# Ends the steps of the run in FOLDER, which outlive their parent, and removes what it left on its nodes.
+clean_after_run() {
+  local folder="$1" hosts=() IFS=,
+  [[ -r "${folder}/nodes.tsv" ]] || return 0
+  mapfile -t hosts < <(tail -n +2 -- "${folder}/nodes.tsv" | cut -f 2)
+  srun --overlap "--jobid=${run_step%%.*}" "--nodes=${#hosts[@]}" "--ntasks=${#hosts[@]}" --ntasks-per-node=1 "--nodelist=${hosts[*]}" \
+    --mpi=none --chdir=/ --export=ALL python3 -E -s -B "${BUNDLE}/lib/node_clean.py" "${run_step%%.*}" "$(plan_constant PLAN_RUNTIME)" "${run_name}"
+}
+
+# Stops the run of this bundle in allocation JOB; the allocation itself is the user's.
+stop_run() {
+  local job="$1" now="$2" folder end=$((SECONDS + GRACE_S))
+  if ! folder="$(find_results "${job}")" || ! allocation_run "${folder}"; then
+    say "job ${job} is an allocation, and no run of this bundle is in it; scancel ${job} ends it"
+    exit 1
+  fi
+  if ! run_lives "${folder}"; then
+    say "the run in allocation ${job} has ended already"
+  elif ((now)); then
+    say "cancelling step ${run_step}"
+    scancel "${run_step}"
+    clean_after_run "${folder}"
+  else
+    say "asking the run in allocation ${job} to end; it has ${GRACE_S} s"
+    srun --overlap "--jobid=${job}" --nodes=1 --ntasks=1 "--nodelist=${run_host}" --mpi=none --chdir=/ --export=ALL \
+      kill -TERM "${run_pid}" || say 'the run could not be signalled'
+    while run_lives "${folder}"; do
+      ((SECONDS < end)) || {
+        say "still there after ${GRACE_S} s; stop.sh --now ${job} ends its step"
+        exit 1
+      }
+      sleep 1
+    done
+  fi
+  show_verdict "${job}" "${folder}"
+  say "allocation ${job} is left as it is"
+  exit 0
 }
 
 main() {
@@ -73,6 +117,7 @@ main() {
     show_verdict "${job}"
     exit 0
   }
+  ! is_allocation "${job}" || stop_run "${job}" "${now}"
   if ((now == 0)) && [[ "${state}" == RUNNING* ]]; then
     say "asking job ${job} to end; it has ${GRACE_S} s"
     scancel --batch --signal=TERM "${job}" || say 'scancel could not signal the job'

@@ -3,6 +3,11 @@
 set -Eeuo pipefail
 shopt -s inherit_errexit
 
+BUNDLE="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)"
+readonly BUNDLE
+# shellcheck source-path=SCRIPTDIR source=lib/operate.sh
+. "${BUNDLE}/lib/operate.sh"
+
 readonly POLL_S="${SRTGEN_WAIT_POLL_S:-2}"
 readonly ACCOUNTING_S="${SRTGEN_WAIT_ACCOUNTING_S:-60}" # how late an accounting record may come
 
@@ -51,12 +56,31 @@ exit_code_of() {
   fi
 }
 
+# Waits for the run in FOLDER, whose allocation lives on after it; ends with the run's code.
+wait_for_run() {
+  local folder="$1" shown='' phase
+  while run_lives "${folder}"; do
+    phase="$(result_text "${folder}/result.json" phase)"
+    [[ "${phase}" == "${shown}" ]] || printf '%(%Y-%m-%dT%H:%M:%S%z)T run %s: phase %s\n' -1 "${folder##*/}" "${phase}"
+    shown="${phase}"
+    sleep "${POLL_S}"
+  done
+  [[ "$(result_text "${folder}/result.json" verdict)" != running ]] || {
+    printf 'wait.sh: the run ended in phase %s, before it could say why\n' "${shown}" >&2
+    exit 70
+  }
+  exit "$(result_number "${folder}/result.json" exit_code)"
+}
+
 main() {
   (($# == 1)) && [[ "$1" =~ ^[0-9]+$ ]] || {
     printf 'usage: wait.sh JOBID\n' >&2
     exit 2
   }
-  local job="$1" answer shown='' missing_since=-1
+  local job="$1" answer shown='' missing_since=-1 folder
+  if folder="$(find_results "${job}" 2>/dev/null)" && allocation_run "${folder}"; then
+    wait_for_run "${folder}"
+  fi
   while :; do
     if answer="$(controller_state "${job}" || accounting_state "${job}")"; then
       missing_since=-1

@@ -128,7 +128,7 @@ def test_manual_serves_until_told(rig: Rig) -> None:
     stop.touch()
     output, _ = process.communicate(timeout=20)
     assert process.returncode == 0
-    assert "serving Qwen/Qwen3-0.6B at http://127.0.0.1:8000" in output and "scancel 77" in output
+    assert "serving Qwen/Qwen3-0.6B at http://127.0.0.1:8000" in output and "stop.sh 77" in output
 
 
 LINT = ("require-variable-braces,quote-safe-variables,deprecate-which,check-unassigned-uppercase,"

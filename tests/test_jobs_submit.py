@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,22 @@ def by_stdin(live: Live) -> str:
     return done.stdout.strip()
 
 
+def from_a_batch_job(live: Live) -> str:
+    """sbatch called by a running batch job, whose SLURM_* settings it hands on. That job is on the other node."""
+    wrapper = live.folder / "outer.sh"
+    answer = live.folder / "inner"
+    wrapper.write_text("#!/bin/bash\n#SBATCH --ntasks=3 --cpus-per-task=2 --mem=1000 --distribution=cyclic\n"
+                       f"cd {live.folder} && sbatch --parsable --nodelist={live.nodes[0]} {live.script} >{answer}.new\n"
+                       f"mv {answer}.new {answer}\nsleep 2\n")
+    outer = live.cluster.sbatch(wrapper, env=live.env, cwd=live.folder, args=[f"--nodelist={live.nodes[1]}", "--output=/dev/null"])
+    live.undo.append(lambda: live.cluster.run(["scancel", outer]))
+    end = time.monotonic() + 30
+    while not answer.exists():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    return answer.read_text().strip()
+
+
 def export_none(live: Live) -> None:
     """Nothing of the submit environment arrives: where the stand-ins are must come from the profile's preamble."""
     lines = [f"export {name}={value!r}" for name, value in live.env.items() if name in ("PATH", "PYTHONPATH") or
@@ -100,6 +117,7 @@ SUBMITTED = [
     Scenario("export-none", args=("--export=NONE",), own_bundle=True, prepare=export_none),
     Scenario("slurm-export-env", env={"SLURM_EXPORT_ENV": "NONE"}),
     Scenario("slurm-variables-of-the-caller", env=FOREIGN),
+    Scenario("from-a-batch-job", nodes=2, submit=from_a_batch_job),
     Scenario("login-shell-none", env=EVIL),
     Scenario("login-shell-pyxis", env=EVIL, profile="pyxis"),
     Scenario("commas-in-values", profile="pyxis",

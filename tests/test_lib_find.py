@@ -118,6 +118,30 @@ def test_find_bundle_sets_a_real_path_and_passes_over_what_is_no_bundle(tmp_path
     assert alone.returncode == 10 and "the bundle of this job is not found" in alone.stderr
 
 
+def started(path: Path, tmp_path: Path, flag: int, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """bash PATH inside a job whose Command= leads nowhere."""
+    stub(tmp_path / "bin", "scontrol", f"printf '%s\\n' '   Requeue=1 Restarts=0 BatchFlag={flag} Reboot=0' '   Command=(null)'")
+    names = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "SLURM_JOB_ID": "7", **(env or {})}
+    return subprocess.run(["bash", str(path)], env=names, cwd="/", capture_output=True, text=True, timeout=20)
+
+
+def test_in_an_allocation_the_file_stands_in_its_bundle(tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path / "a b")
+    (tmp_path / "link.sbatch").symlink_to(bundle / "run.sbatch")
+    for path in (bundle / "run.sbatch", tmp_path / "link.sbatch"):
+        assert started(path, tmp_path, 0).stdout == f"found {bundle}\n"
+    other = make_bundle(tmp_path / "other")
+    assert started(bundle / "run.sbatch", tmp_path, 0, {"SRTGEN_BUNDLE_DIR": str(other)}).stdout == f"found {other}\n"
+
+
+def test_only_in_an_allocation_without_a_batch_script(tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path / "job")
+    assert refused(started(bundle / "run.sbatch", tmp_path, 1), 'no "sbatch < run.sbatch"')
+    alone = tmp_path / "alone.sbatch"
+    alone.write_text(FIND)
+    assert refused(started(alone, tmp_path, 0, {"SLURM_SUBMIT_DIR": str(bundle)}), "not beside it")
+
+
 def refused(done: subprocess.CompletedProcess[str], text: str) -> bool:
     return (done.returncode, done.stdout) == (10, "") and done.stderr.startswith("run.sbatch: ") and text in done.stderr
 

@@ -60,7 +60,7 @@ def test_shellcheck_of_the_library_as_one_program(tmp_path: Path) -> None:
     shutil.copy(PLAN, tmp_path / "plan.sh")
     (tmp_path / "all.sh").write_text(
         "#!/usr/bin/env bash\n# shellcheck source=plan.sh\nsource plan.sh\nreadonly BUNDLE=.\n"
-        "export SLURM_JOB_ID=1 SLURM_JOB_NODELIST=n1\nrefuse() { exit 10; }\n# shellcheck source=lib/srtgen.sh\nsource lib/srtgen.sh\nmain\n")
+        "export SLURM_JOB_ID=1 SLURM_JOB_NODELIST=n1\nrefuse() { exit 10; }\njob_text=''\nin_allocation() { false; }\nreadonly BUNDLE_SHA256=x UNPACK=x SINGLE_FILE=''\n# shellcheck source=lib/srtgen.sh\nsource lib/srtgen.sh\nmain\n")
     options = "quote-safe-variables,deprecate-which,check-unassigned-uppercase,require-double-brackets,require-variable-braces"
     done = subprocess.run([SHELLCHECK, "-x", "-a", "-P", "lib:.", "-S", "style", "-o", options, "all.sh"], cwd=tmp_path, capture_output=True,
                           text=True, timeout=120)

@@ -10,7 +10,7 @@ import pytest
 from jobs.shell import LIB, bash, stub
 
 LIBRARIES = ["log", "result", "events", "steps", "container"]
-SETUP = """job_folder=/results/7
+SETUP = """job_folder=/results/7 results_seen=/results/7
 node_hosts=(n0 n1)
 export_locations
 collect_mounts
@@ -150,24 +150,26 @@ def test_inside_a_container_the_script_runs_with_its_argument(tmp_path: Path) ->
     assert done.stdout == "3in"
 
 
-SQUEUE = "printf '%s\\n' 'prefill_0 7.2' 'decode_0 7.1' 'bench 7.4'"
+OURS = "export OWN=$$; task_pid=([prefill_0]=$$ [decode_0]=$$ [bench]=$$)\n"
+STEPS = "".join(f"printf '%s\\n' \"StepId=7.{number} State=RUNNING Name={name} Network=(null) SrunHost:Pid=n0:${{OWN}}\"\n"
+                for name, number in (("prefill_0", 2), ("decode_0", 1), ("bench", 4)))
 
 
 @pytest.mark.parametrize(("call", "sent"), [
     ("signal_steps TERM bench", "--signal=TERM 7.4"), ("signal_steps TERM prefill_0 decode_0", "--signal=TERM 7.2 7.1"),
     ("signal_steps KILL decode_0", "7.1")])
 def test_steps_are_signalled_by_their_names(call: str, sent: str, tmp_path: Path) -> None:
-    stub(tmp_path / "bin", "squeue", SQUEUE)
+    stub(tmp_path / "bin", "scontrol", STEPS)
     stub(tmp_path / "bin", "scancel", f'printf "%s\\n" "$*" >>{tmp_path}/sent')
-    assert bash(call, tmp_path, LIBRARIES, plan="").returncode == 0
+    assert bash(OURS + call, tmp_path, LIBRARIES, plan="").returncode == 0
     assert (tmp_path / "sent").read_text() == sent + "\n"
 
 
-@pytest.mark.parametrize(("squeue", "scancel"), [("exit 1", "exit 0"), (SQUEUE, "exit 1"), ("printf ''", "exit 0")])
-def test_a_signal_that_cannot_be_sent_is_told(squeue: str, scancel: str, tmp_path: Path) -> None:
-    stub(tmp_path / "bin", "squeue", squeue)
+@pytest.mark.parametrize(("scontrol", "scancel"), [("exit 1", "exit 0"), (STEPS, "exit 1"), ("printf ''", "exit 0")])
+def test_a_signal_that_cannot_be_sent_is_told(scontrol: str, scancel: str, tmp_path: Path) -> None:
+    stub(tmp_path / "bin", "scontrol", scontrol)
     stub(tmp_path / "bin", "scancel", scancel)
-    done = bash("signal_steps TERM bench && printf sent || printf refused", tmp_path, LIBRARIES, plan="")
+    done = bash(OURS + "signal_steps TERM bench && printf sent || printf refused", tmp_path, LIBRARIES, plan="")
     assert done.stdout == "refused"
 
 

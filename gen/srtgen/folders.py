@@ -81,7 +81,7 @@ def verify(folder: Path) -> list[str]:
     if content.get("id") != wanted:
         problems.append(f"{manifest.NAME} was edited: its id is not that of its content")
     script = _script_id(folder)
-    if script is not None and script != content.get("id"):
+    if script is not None and script != content.get("bundle", content.get("id")):
         problems.append(f"{manifest.JOB_SCRIPT} belongs to another generation than {manifest.NAME}: a job would refuse to start")
     for path in _start_up_check().modified_files(str(folder)):
         problems.append(f"{path} was {'edited' if (folder / path).exists() else 'removed'} since generation")

@@ -56,7 +56,7 @@ def draft(
         "processes": [_process(p, p.lines) for p in plan.programs] + _points(plan),
         "findings": [_finding(f) for f in findings],
         "ignored_profile_keys": list(ignored),
-        "files": {path: _file(files[path]) for path in sorted(files)},
+        "files": {path: entry(files[path]) for path in sorted(files)},
     }
     manifest["id"] = identity(manifest)
     return manifest
@@ -72,11 +72,12 @@ def identity(content: Mapping[str, Any]) -> str:
 
 def finish(manifest: dict[str, Any], job_script: File) -> bytes:
     """The manifest's bytes, run.sbatch included."""
-    manifest["files"] = dict(sorted({**manifest["files"], JOB_SCRIPT: _file(job_script)}.items()))
+    manifest["files"] = dict(sorted({**manifest["files"], JOB_SCRIPT: entry(job_script)}.items()))
     return _pretty(manifest).encode()
 
 
-def _file(file: File) -> dict[str, Any]:
+def entry(file: File) -> dict[str, Any]:
+    """What the manifest says of a file."""
     return {"sha256": sha256(file.content), "executable": file.executable}
 
 

@@ -63,7 +63,8 @@ def _environment() -> Environment:
     return environment
 
 
-def _render(template: str, view: dict[str, Any]) -> bytes:
+def page(template: str, view: dict[str, Any]) -> bytes:
+    """One template, printed."""
     return _environment().get_template(template).render(view).encode()
 
 
@@ -78,25 +79,25 @@ def files(
     """Every file of the bundle by its path, manifest included. Pure: the same input gives the same bytes."""
     bundle = {path: file for path, file in _verbatim() if not path.startswith(_unused(plan))}
     for group in plan.groups:
-        bundle[f"roles/{group.name}.sh"] = File(_render("roles/role.sh.j2", role_view(group.processes)), True)
-    bundle[f"roles/{plan.router.role}.sh"] = File(_render("roles/role.sh.j2", role_view((plan.router,), _ROUTES)), True)
+        bundle[f"roles/{group.name}.sh"] = File(page("roles/role.sh.j2", role_view(group.processes)), True)
+    bundle[f"roles/{plan.router.role}.sh"] = File(page("roles/role.sh.j2", role_view((plan.router,), _ROUTES)), True)
     if plan.prefetch:
-        bundle[f"roles/{plan.prefetch.role}.sh"] = File(_render("roles/role.sh.j2", role_view((plan.prefetch,), _FETCHES)), True)
-    bundle["bench.sh"] = File(_render("bench.sh.j2", bench_view(plan)), True)
+        bundle[f"roles/{plan.prefetch.role}.sh"] = File(page("roles/role.sh.j2", role_view((plan.prefetch,), _FETCHES)), True)
+    bundle["bench.sh"] = File(page("bench.sh.j2", bench_view(plan)), True)
     if plan.recipe.benchmark.command is not None:
         bundle[COMMAND_FILE] = File(_text_file(plan.recipe.benchmark.command))
     if plan.evaluation and plan.evaluation.command:
         bundle[evaluation.COMMAND_FILE] = File(_text_file(plan.evaluation.command))
     if plan.evaluation:
-        bundle["eval/plan.sh"] = File(_render("eval/plan.sh.j2", eval_view(plan)))
+        bundle["eval/plan.sh"] = File(page("eval/plan.sh.j2", eval_view(plan)))
     bundle[".gitignore"] = File(_GITIGNORE)
     bundle["recipe.yaml"] = File(recipe.content)
     if cluster:
         bundle["cluster.yaml"] = File(cluster.content)
-    bundle["README.md"] = File(_render("README.md.j2", readme_view(plan, findings)))
+    bundle["README.md"] = File(page("README.md.j2", readme_view(plan, findings)))
     inputs = (recipe, cluster) if cluster else (recipe,)
     draft = manifest.draft(plan, inputs, overrides, findings, ignored, bundle)
-    job = File(_render("run.sbatch.j2", job_view(plan, draft["id"])), True)
+    job = File(page("run.sbatch.j2", job_view(plan, draft["id"])), True)
     bundle[manifest.JOB_SCRIPT] = job
     bundle[manifest.NAME] = File(manifest.finish(draft, job))
     return bundle

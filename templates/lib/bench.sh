@@ -134,7 +134,7 @@ bench_manual() {
   printf 'serving %s at %s until the time limit\n' "${model}" "${endpoint}"
   printf "try:  curl %s/v1/completions -H 'Content-Type: application/json' -d '{\"model\": \"%s\", \"prompt\": \"Hello\", \"max_tokens\": 16}'\n" \
     "${endpoint}" "${model}"
-  printf 'stop: touch %q   (or: scancel %s)\n' "${stop_file}" "${job}"
+  printf 'stop: touch %q   (or: ./stop.sh %s)\n' "${stop_file}" "${job}"
   while [[ ! -e "${BENCH_DIR}/stop" ]]; do
     sleep 2 &
     bench_child=$!

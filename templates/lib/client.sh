@@ -17,7 +17,7 @@ export_client_environment() {
   export SRT_ENDPOINT="${REPLY}" SRT_FRONTEND_HOST="${node_addresses[${PLAN_ROUTER_NODE}]}" SRT_FRONTEND_PORT="${PLAN_ROUTER_PORT}"
   export SRT_MODEL_NAME="${PLAN_SERVED_MODEL}" SRT_JOB_ID="${SLURM_JOB_ID}" SRTCTL_FRONTEND_TYPE=atomesh
   export SRT_LOG_DIR=/logs AIPERF_SERVER_METRICS_URLS=''
-  [[ "${PLAN_RUNTIME}" != none ]] || SRT_LOG_DIR="${job_folder}/logs"
+  [[ "${PLAN_RUNTIME}" != none ]] || SRT_LOG_DIR="${results_seen}/logs"
   for line in "${PLAN_WORKERS[@]}"; do
     read -r step role _ address port _ <<<"${line}"
     address="${node_addresses[${address}]}"
@@ -33,6 +33,7 @@ export_client_environment() {
 # Reads bench/verdict.json into result_bench; sets REPLY to its reason.
 read_verdict() {
   local file="${job_folder}/bench/verdict.json" output
+  fetch_client
   REPLY=''
   [[ -r "${file}" ]] || return 0
   output="$(python3 -E -s -B "${BUNDLE}/lib/verdict.py" bench "${file}" 2>/dev/null)" || return 0
@@ -53,6 +54,7 @@ client_code() {
 # Its heartbeat says "orphan" without a slurmstepd, and is gone with the client.
 check_beat() {
   local file="${job_folder}/logs/.bench.alive" beat='' limit="${SILENT_S}"
+  ! client_is_far || return 0 # its heartbeat cannot be seen from here
   { read -r beat <"${file}"; } 2>/dev/null || :
   [[ -e "${file}" || -z "${beat_seen}" ]] || beat=gone
   [[ "${beat}" != orphan && "${beat}" != gone ]] || limit="${BEAT_CHECK_S}"
@@ -70,6 +72,7 @@ check_beat() {
 run_client() {
   local start=${SECONDS} next=$((SECONDS + 300)) next_beat=$((SECONDS + BEAT_CHECK_S))
   beat_since=${SECONDS}
+  send_identity
   give_turn bench
   while [[ -z "${step_code[bench]:-}" ]]; do
     pump 1

@@ -15,8 +15,8 @@ exec bash "$@"'
 collect_mounts() {
   container_mounts=(
     "${BUNDLE}:/srtgen:ro"
-    "${job_folder}:/srtgen-results"
-    "${job_folder}/logs:/logs"
+    "${results_seen}:/srtgen-results"
+    "${results_seen}/logs:/logs"
     "${PLAN_MOUNTS[@]}"
   )
 }
@@ -24,11 +24,11 @@ collect_mounts() {
 # Where processes of the job find the bundle and the results.
 export_locations() {
   if [[ "${PLAN_RUNTIME}" == none ]]; then
-    export SRTGEN_BUNDLE="${BUNDLE}" SRTGEN_RESULTS="${job_folder}"
+    export SRTGEN_BUNDLE="${BUNDLE}" SRTGEN_RESULTS="${results_seen}"
   else
     export SRTGEN_BUNDLE=/srtgen SRTGEN_RESULTS=/srtgen-results
   fi
-  export SRTGEN_RESULTS_HOST="${job_folder}" SRTGEN_STEP='' SRTGEN_TURN=0 # a step sets its own
+  export SRTGEN_RESULTS_HOST="${results_seen}" SRTGEN_STEP='' SRTGEN_TURN=0 # a step sets its own
 }
 
 # True if the plan has container option OPTION, with or without a value.

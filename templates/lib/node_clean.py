@@ -1,4 +1,4 @@
-"""Ends and removes what is left of a job on this node: node_clean.py JOB RUNTIME. Prints what it found."""
+"""Ends and removes what is left of a job on this node: node_clean.py JOB RUNTIME RUN. Prints what it found."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def name_of(pid: int) -> str:
         return ""
 
 
-def leftovers(job: str) -> "List[int]":
-    """Processes of this job's steps; srun on the batch node carries the same environment and is not one."""
+def leftovers(run: str) -> "List[int]":
+    """Processes of this run's steps; srun on the batch node carries the same environment and is not one."""
     found = []
     for entry in os.listdir("/proc"):
         if not entry.isdigit() or int(entry) == os.getpid():
             continue
         names = environment(int(entry))
-        if names.get("SLURM_JOB_ID") == job and names.get("SRTGEN_STEP") and names.get("SLURM_STEP_ID"):
+        if names.get("SRTGEN_RUN") == run and names.get("SRTGEN_STEP") and names.get("SLURM_STEP_ID"):
             if name_of(int(entry)) not in ("srun", "slurmstepd", ""):
                 found.append(int(entry))
     return found
@@ -56,17 +56,17 @@ def send(pids: "List[int]", number: int) -> None:
             pass
 
 
-def end_processes(job: str) -> None:
+def end_processes(run: str) -> None:
     """TERM, a moment, KILL."""
-    pids = leftovers(job)
+    pids = leftovers(run)
     if not pids:
         return
     print("ending", ", ".join("{} ({})".format(pid, name_of(pid)) for pid in pids), "on", os.uname().nodename, flush=True)
     send(pids, signal.SIGTERM)
     end = time.monotonic() + GRACE_S
-    while leftovers(job) and time.monotonic() < end:
+    while leftovers(run) and time.monotonic() < end:
         time.sleep(0.05)
-    send(leftovers(job), signal.SIGKILL)
+    send(leftovers(run), signal.SIGKILL)
 
 
 def remove_containers(job: str) -> None:
@@ -93,14 +93,14 @@ def remove_jit_folders() -> None:
             continue
 
 
-def main(job: str, runtime: str) -> None:
+def main(job: str, runtime: str, run: str) -> None:
     """Processes, containers, the work folder."""
     if runtime == "docker":
         remove_containers(job)
-    end_processes(job)
+    end_processes(run)
     shutil.rmtree("/tmp/srtgen-" + job, ignore_errors=True)
     remove_jit_folders()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(sys.argv[1], sys.argv[2], sys.argv[3])

@@ -46,6 +46,9 @@ find_results() {
       best="$(latest_attempt "${root}" "${job}")"
     else
       best="$(newest_of "${root}")"
+      job="${best##*/}"
+      [[ -z "${best}" ]] || best="$(latest_attempt "${root}" "${job%%.*}")"
+      job=''
     fi
     [[ -z "${best}" ]] || break
   done < <(results_roots)
@@ -62,7 +65,23 @@ latest_attempt() {
     highest="${number}"
     best="${folder}"
   done
+  # In an allocation a later run may have been refused because an earlier one is going on.
+  for folder in "${root}/${job}" "${root}/${job}".r[0-9]*; do
+    ! { [[ "${folder}" != "${best}" ]] && allocation_run "${folder}" && run_lives "${folder}"; } || best="${folder}"
+  done
   printf '%s\n' "${best}"
+}
+
+# Sets run_step, run_host, run_pid and run_name of the run in FOLDER; fails if it is not one inside an allocation.
+# shellcheck disable=SC2034  # stop.sh reads them
+allocation_run() {
+  { read -r run_step run_host run_pid run_name <"$1/.allocation"; } 2>/dev/null
+}
+
+# True while the run in FOLDER, whose run_step is set, has no verdict and its step is there.
+run_lives() {
+  [[ "$(result_text "$1/result.json" verdict)" == running ]] || return 1
+  [[ $'\n'"$(squeue --noheader --steps "--jobs=${run_step%%.*}" --format=%i 2>/dev/null)"$'\n' == *$'\n'"${run_step}"$'\n'* ]]
 }
 
 # Prints the number behind .r of FOLDER, 0 for a first attempt.

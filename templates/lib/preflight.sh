@@ -14,7 +14,9 @@ declare -A node_facts=()   # host -> JSON members
 # Reads the allocation into node_hosts; the count must be the plan's whatever sbatch was told.
 read_nodes() {
   mapfile -t node_hosts < <(scontrol show hostnames "${SLURM_JOB_NODELIST}")
+  trim_allocation
   if ((${#node_hosts[@]} != PLAN_NODES)) && ! check_skipped nodes; then
+    ((allocation == 0)) || fail 10 "nodes: the allocation has ${#node_hosts[@]} nodes, the plan needs ${PLAN_NODES}"
     fail 10 "nodes: the job has ${#node_hosts[@]} nodes, the plan needs ${PLAN_NODES} (was -N given to sbatch?)"
   fi
   ((${#node_hosts[@]} >= PLAN_NODES)) || fail 10 "nodes: ${#node_hosts[@]} nodes cannot hold the plan of ${PLAN_NODES}"
@@ -44,7 +46,7 @@ collect_check_arguments() {
   local host line name
   check_arguments=(
     --bundle "${BUNDLE}"
-    --results "${job_folder}"
+    --results "${results_seen}"
     --runtime "${PLAN_RUNTIME}"
     "--interface=${PLAN_INTERFACE}"
     "--transport=${PLAN_TRANSPORT}"
@@ -76,10 +78,10 @@ collect_check_arguments() {
 
 # The step itself, in the background: its report goes to the batch node's own disk.
 run_preflight() {
-  local report="$1"
+  local report="$1" IFS=,
   local argv=(
     srun --job-name=preflight --overlap "--nodes=${#node_hosts[@]}" "--ntasks=${#node_hosts[@]}" --ntasks-per-node=1
-    "--nodelist=${SLURM_JOB_NODELIST}" --kill-on-bad-exit=0 --wait=0 --mpi=none --chdir=/ --export=ALL
+    "--nodelist=${node_hosts[*]}" --kill-on-bad-exit=0 --wait=0 --mpi=none --chdir=/ --export=ALL
   )
   [[ -z "${PLAN_CPUS_PER_TASK:-${SLURM_CPUS_PER_TASK:-}}" ]] ||
     argv+=("--cpus-per-task=${PLAN_CPUS_PER_TASK:-${SLURM_CPUS_PER_TASK}}")

@@ -78,6 +78,7 @@ start_eval() {
 # Reads eval/verdict.json into result_eval; sets REPLY to its reason.
 read_eval_verdict() {
   local file="${job_folder}/eval/verdict.json" output
+  fetch_client
   REPLY=''
   [[ -r "${file}" ]] || return 0
   output="$(python3 -E -s -B "${BUNDLE}/lib/verdict.py" eval "${file}" 2>/dev/null)" || return 0
@@ -102,10 +103,14 @@ fail_eval() {
 
 # Packages and task data must be there before anything is measured: a failure later would waste the allocation.
 await_eval_packages() {
-  local next=$((SECONDS + PROGRESS_S))
+  local next=$((SECONDS + PROGRESS_S)) fetch=0
   [[ "${eval_mode}" != off ]] || return 0
   until grep -q '"ok": *true' -- "${job_folder}/eval/venv.json" 2>/dev/null; do
     pump 0.5
+    if ((SECONDS >= fetch)); then
+      fetch_client
+      fetch=$((SECONDS + 5))
+    fi
     if ((SECONDS >= next)); then
       log 'evaluation: still preparing its packages'
       next=$((SECONDS + PROGRESS_S))
@@ -116,6 +121,7 @@ await_eval_packages() {
 # The evaluation itself; everything stays watched.
 run_eval() {
   local next=$((SECONDS + 300)) start=${SECONDS} end
+  send_identity
   give_turn eval
   while [[ -z "${step_code[eval]:-}" ]]; do
     pump 1

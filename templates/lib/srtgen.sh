@@ -7,6 +7,12 @@
 source "${BUNDLE}/lib/log.sh"
 # shellcheck source=result.sh
 source "${BUNDLE}/lib/result.sh"
+# shellcheck source=allocation.sh
+source "${BUNDLE}/lib/allocation.sh"
+# shellcheck source=single.sh
+source "${BUNDLE}/lib/single.sh"
+# shellcheck source=node_results.sh
+source "${BUNDLE}/lib/node_results.sh"
 # shellcheck source=start.sh
 source "${BUNDLE}/lib/start.sh"
 # shellcheck source=events.sh
@@ -101,6 +107,7 @@ on_exit() {
   log "results: ${job_folder}"
   ((${#helper_pids[@]} == 0)) || kill -TERM "${helper_pids[@]}" 2>/dev/null # one may have missed its first signal
   rm -rf -- "${run_folder:?}"
+  pack_and_leave
   exit "${result_code}"
 }
 
@@ -111,6 +118,7 @@ open_job() {
   trap_signals
   open_results
   run_folder="$(mktemp -d "/tmp/srtgen-run-${SLURM_JOB_ID}.XXXXXX")"
+  export SRTGEN_RUN="${run_folder##*/}" # by which teardown knows this run's processes
   trap on_exit EXIT
   trap 'note_error "${LINENO}" "${BASH_SOURCE[0]}" "${BASH_COMMAND}"' ERR
   [[ -z "${SRTGEN_DEBUG:-}" ]] || {
@@ -119,17 +127,22 @@ open_job() {
   }
   log "job ${SLURM_JOB_ID}, attempt ${attempt}: ${PLAN_NAME}, bundle ${BUNDLE}"
   events_open "${run_folder}"
+  join_allocation
 }
 
 main() {
+  enter_allocation
   open_job
   warn_about_overrides
   run_preamble
   choose_eval
   read_nodes
+  clean_killed_runs
 
   begin_phase preflight
+  hand_over_bundle
   preflight
+  check_alone
   stage_all
 
   begin_phase load

@@ -33,7 +33,9 @@ warn_about_overrides() {
 
 # Makes the folder of this attempt; results of an earlier one are never touched.
 open_results() {
-  local root="${SRTGEN_RESULTS_DIR:-${PLAN_OUTPUT_DIR:-${BUNDLE}/results}}" restart="${SLURM_RESTART_COUNT:-0}"
+  local root restart="${SLURM_RESTART_COUNT:-0}"
+  default_results
+  root="${SRTGEN_RESULTS_DIR:-${PLAN_OUTPUT_DIR:-${REPLY}}}"
   [[ "${root}" == /* ]] || root="${SLURM_SUBMIT_DIR:-${BUNDLE}}/${root}"
   mkdir -p -- "${root}" || refuse "cannot make the results folder ${root}"
   job_folder="${root}/${SLURM_JOB_ID}"
@@ -46,6 +48,7 @@ open_results() {
   done
   mkdir -- "${job_folder}/logs" "${job_folder}/bench" "${job_folder}/eval"
   cp -- "${BUNDLE}/manifest.json" "${job_folder}/manifest.json"
+  place_results
   log_file="${job_folder}/job.log"
   result_file="${job_folder}/result.json"
   write_result

@@ -87,9 +87,30 @@ start_step() {
   start_task "${name}" run_step "${name}" "${role}" "${pipe}" "${turn}"
 }
 
-# Sets REPLY to Slurm's step ids of the named steps that run, as "name id" lines.
+# True if process PID is ANCESTOR or descends from it.
+descends_from() {
+  local pid="$1" ancestor="$2" key value
+  while ((pid > 1)); do
+    ((pid != ancestor)) || return 0
+    while read -r key value; do
+      [[ "${key}" != PPid: ]] || break
+    done 2>/dev/null <"/proc/${pid}/status" || return 1
+    pid="${value:-0}"
+  done
+  return 1
+}
+
+# Sets REPLY to Slurm's step ids of this run's steps that run, as "name id" lines. A step is ours if its srun is:
+# in the same job others may have steps of the same name.
 step_ids() {
-  REPLY="$(squeue --steps --noheader --jobs="${SLURM_JOB_ID}" --format='%j %i' 2>/dev/null)" || REPLY=''
+  local line pid found=''
+  local step='StepId=([^ ]+) .* Name=([^ ]+) Network=.* SrunHost:Pid=[^ ]*:([0-9]+)'
+  while IFS= read -r line; do
+    [[ "${line}" =~ ${step} ]] || continue
+    pid="${task_pid["${BASH_REMATCH[2]}"]:-0}"
+    if descends_from "${BASH_REMATCH[3]}" "${pid}"; then found+="${BASH_REMATCH[2]} ${BASH_REMATCH[1]}"$'\n'; fi
+  done < <(scontrol --oneliner show step "${SLURM_JOB_ID}" 2>/dev/null)
+  REPLY="${found%$'\n'}"
 }
 
 # Sends SIGNAL (or ends at once: KILL by scancel itself) to the steps NAME...; fails when Slurm refuses.

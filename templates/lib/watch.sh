@@ -11,6 +11,7 @@ pump() {
   local timeout="$1" name text
   next_event "${timeout}"
   name="${event_name}" text="${event_text}" # the next event replaces them
+  check_allocation_end
   [[ -z "${stop_signal}" ]] || stop_requested
   case "${event_kind}" in
     '') find_lost_tasks ;;

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from jobs.shell import LIB, bash, stub
 
-LIBRARIES = ["log", "result", "events", "steps", "container", "watch", "preflight", "addresses", "health_wait", "router", "jit", "client", "quality", "teardown"]
+LIBRARIES = ["log", "result", "events", "steps", "container", "allocation", "single", "node_results", "watch", "preflight", "addresses", "health_wait", "router", "jit", "client", "quality", "teardown"]
 SETUP = """show() { printf '> %s\\n' "$*"; }
-job_folder="${PWD}" run_folder="${PWD}/q"
+job_folder="${PWD}" run_folder="${PWD}/q" results_seen="${PWD}"
 rm -rf q; mkdir -p logs bench eval q bundle
 ln -sfn LIBDIR bundle/lib
 result_file=result.json

@@ -78,6 +78,10 @@ def _with_folder(made: list[Bundle], folder: Path) -> None:
     """From what lies in the folder to what would be generated."""
     before = folders.manifest_of(folder)
     chosen = _of_name(made, before)
+    if "bundle" in before:
+        from srtgen import single  # a folder of --single-file
+
+        chosen = single.wrap(chosen)
     found = folders.differences(folder, chosen.files)
     edited = [p for p in folders.verify(folder) if not p.startswith(manifest.NAME)]
     for problem in edited:

@@ -21,6 +21,7 @@ from srtgen.selection import families
 @cluster_option
 @override_options
 @click.option("--check", is_flag=True, help="Write nothing; end with 1 if the folder is not what would be generated.")
+@click.option("--single-file", is_flag=True, help="Make a run.sbatch that carries the bundle, for nodes without a shared file system.")
 @click.option("--strict", is_flag=True, help="Count a warning that is not silenced as an error.")
 @click.option("--force", is_flag=True, help="Write over edited files, or into a folder that holds no bundle.")
 @click.pass_context
@@ -30,6 +31,7 @@ def command(
     output: Path,
     cluster: Path | None,
     check: bool,
+    single_file: bool,
     strict: bool,
     force: bool,
 ) -> None:
@@ -41,11 +43,17 @@ def command(
     try:
         found = [of._replace(strict=strict) for of in families(recipe, cluster, changes(context))]
         if len(found) > 1 or found[0].many:
+            if single_file:
+                raise click.UsageError("--single-file takes one recipe; choose a variant as file:NAME")
             from srtgen.commands import many  # a single recipe does not pay for it
 
             many.run(context, found, output, force, check, lambda made: _check_output(made, output / made.plan.recipe.name))
             return
         made = make(found[0], next(found[0].points))
+        if single_file:
+            from srtgen import single  # a bundle of many files does not pay for it
+
+            made = single.wrap(made)
         _check_output(made, output)
     except RecipeError as error:
         fail(error, "nothing written")

@@ -13,8 +13,11 @@ from srtgen.words import Shell
 _FETCHING = {"shared": "by one node, for all", "local": "by each node, for itself"}
 
 
-def readme_view(plan: Plan, findings: tuple[Problem, ...]) -> dict[str, Any]:
-    """README.md of the bundle: which process runs where, with which command and ports, and what is measured."""
+def readme_view(plan: Plan, findings: tuple[Problem, ...], single: bool = False) -> dict[str, Any]:
+    """README.md of the bundle: which process runs where, with which command and ports, and what is measured.
+
+    `single`: the folder holds no more than a run.sbatch that carries the bundle.
+    """
     source = (HUB if plan.served.kind == "hub" else "") + (plan.served.folder or plan.served.argument)
     client = ("bench", plan.client.node, "none", "none", words.code("bench.sh"), words.code(plan.client.image))
     facts = [
@@ -33,6 +36,7 @@ def readme_view(plan: Plan, findings: tuple[Problem, ...]) -> dict[str, Any]:
     rows = [*(_process_row(p) for p in plan.programs), client]
     said = [_finding(f) for f in findings]
     return {
+        "single": single,
         "name": words.md(plan.recipe.name),
         "served": words.code(plan.served.name),
         "facts": words.table(("", ""), facts),
