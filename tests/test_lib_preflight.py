@@ -48,7 +48,7 @@ def plan(**more: object) -> Namespace:
     values: dict[str, object] = {
         "bundle": "", "results": "/tmp", "runtime": "none", "interface": "", "transport": "", "ib_device": "", "gid_index": "",
         "model": "", "cpus_per_task": "", "gpus": 8, "drain": 0, "concurrency": 0, "strict": 0, "image": [], "mount": [],
-        "listen": [], "host": ["n0", "n1"], "skip": [], "node_cpus": [], "command": [], "running_job": []}
+        "listen": [], "host": ["n0", "n1"], "skip": [], "node_cpus": [], "command": [], "running_job": [], "engine_option": [], "probe": []}
     return Namespace(**{**values, **more})
 
 

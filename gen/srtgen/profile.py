@@ -25,6 +25,7 @@ class Profile(NamedTuple):
     runtime: str = "pyxis"
     runtime_options: tuple[str, ...] = ()
     runtime_root: bool = False
+    runtime_storage: str = ""
     containers: Mapping[str, str] = {}
     model_paths: Mapping[str, str] = {}
     mounts: tuple[tuple[str, str], ...] = ()
@@ -60,6 +61,7 @@ def read(document: Document) -> Profile:
         runtime=runtime.get("type", "pyxis"),
         runtime_options=tuple(runtime.get("options", ())),
         runtime_root=runtime.get("root", False),
+        runtime_storage=runtime.get("storage", ""),
         containers=data.get("containers", {}),
         model_paths=data.get("model_paths", {}),
         mounts=tuple(data.get("default_mounts", {}).items()),

@@ -74,7 +74,8 @@ def parse_arguments(argv: "List[str]") -> argparse.Namespace:
         parser.add_argument("--" + name, default="")
     for name in ("gpus", "drain", "concurrency", "strict"):
         parser.add_argument("--" + name, type=int, default=0)
-    for name in ("image", "mount", "listen", "host", "skip", "node-cpus", "command", "running-job"):
+    for name in ("image", "mount", "listen", "host", "skip", "node-cpus", "command", "running-job",
+                 "engine-option", "probe"):
         parser.add_argument("--" + name, action="append", default=[])
     return parser.parse_args(argv)
 

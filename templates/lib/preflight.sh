@@ -61,7 +61,9 @@ collect_check_arguments() {
   while read -r host line; do
     [[ -z "${host}" ]] || check_arguments+=("--node-cpus=${host}=${line}")
   done < <(sinfo --noheader --Node --nodes="${SLURM_JOB_NODELIST}" --format='%N %c' 2>/dev/null)
-  [[ "${PLAN_RUNTIME}" == docker ]] || return 0
+  for line in "${engine_options[@]}"; do check_arguments+=("--engine-option=${line}"); done
+  collect_probes
+  keeps_containers || return 0
   while read -r line; do
     [[ -z "${line}" ]] || check_arguments+=("--running-job=${line}")
   done < <(squeue --noheader --format=%A 2>/dev/null)
@@ -161,10 +163,11 @@ check_pyxis() {
 
 preflight() {
   local report="${run_folder}/preflight" limit deadline=$((SECONDS + PREFLIGHT_LIMIT_S + PLAN_GPU_DRAIN_TIMEOUT_S))
-  [[ "${PLAN_RUNTIME}" != docker ]] || deadline=$((deadline + 1800))
+  ! keeps_containers || deadline=$((deadline + 1800))
   check_required_environment
   check_pyxis
   check_eval_offline
+  collect_engine_options
   collect_check_arguments
   start_task preflight run_preflight "${report}"
   while [[ -z "${task_code[preflight]:-}" ]]; do

@@ -33,6 +33,7 @@ def job_view(plan: Plan, manifest_id: str) -> dict[str, Any]:
     recipe, profile, served = plan.recipe, plan.profile, plan.served
     images = {g.name: g.processes[0].image for g in plan.groups}
     images |= {plan.router.role: plan.router.image, "bench": plan.client.image}
+    images = {role: plan.runtime.reference(image) for role, image in images.items()}
     rows = [_WORKER_COLUMNS, *_worker_rows(plan)]
     header, *table = aligned(rows)
     engine = recipe.engine
@@ -47,6 +48,7 @@ def job_view(plan: Plan, manifest_id: str) -> dict[str, Any]:
         "PLAN_OFFLINE": int(recipe.model.offline),
         "PLAN_RUNTIME": plan.runtime.name,
         "PLAN_CONTAINER_ROOT": int(profile.runtime_root),
+        **_container_folders(plan),
         "PLAN_INTERFACE": profile.network_interface or "",
         "PLAN_OUTPUT_DIR": profile.output_dir,
         "PLAN_HEALTH_ATTEMPTS": plan.health.attempts,
@@ -94,6 +96,12 @@ def job_view(plan: Plan, manifest_id: str) -> dict[str, Any]:
         "listeners": [[row] for row in listeners],
         "find_bundle": Shell(resources.text("templates", "_find_bundle.sh")),
     }
+
+
+def _container_folders(plan: Plan) -> dict[str, str]:
+    """Folders on the nodes for the runtime's own use, where it needs any."""
+    storage = plan.runtime.storage and (plan.profile.runtime_storage or plan.runtime.storage)
+    return {"PLAN_CONTAINER_STORAGE": storage} if storage else {}
 
 
 def _eval_run(plan: Plan) -> str:
