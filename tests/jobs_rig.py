@@ -74,6 +74,14 @@ def calls(live: Live, word: str) -> list[list[str]]:
     return [row["argv"] for row in map(json.loads, lines) if word in row["argv"][:8]]
 
 
+def engine(live: Live) -> list[str]:
+    """The words by which the scenario's container program is called on its node, as the job calls it."""
+    name = runtime_of(live.scenario)
+    own = f"/tmp/standin-podman/srtgen-{os.getuid()}"
+    options = ["--root", f"{own}/storage", "--runroot", f"{own}/run"] if name == "podman" else []
+    return ["exec", live.nodes[0], "env", *(f"{name}={value}" for name, value in live.env.items()), name, *options]
+
+
 def environment(scenario: Scenario, state: Path) -> dict[str, str]:
     """The submit environment by which a job finds the stand-ins; state is for that of a program such as docker."""
     # The system's own python3 first: a version manager's wrapper costs more than the stand-ins themselves.

@@ -6,7 +6,9 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -278,3 +280,11 @@ def program_env(program: str, state: Path, image_env: Mapping[str, str] | None =
     settings = {"STATE": str(state), "ENV": "\n".join(f"{name}={value}" for name, value in image.items()),
                 "ROOTFS": str(STANDINS), "DEVICES": "/dev/kfd /dev/dri"}
     return standins_env(**{f"{PREFIXES.get(program, program.upper())}_STANDIN_{name}": value for name, value in settings.items()}, **more)
+
+
+def write_image(path: str, kind: str, size: int = 1 << 16) -> None:
+    """A container image file (squashfs or sif), as far as its head tells; whole at once."""
+    part = f"{path}.{uuid.uuid4().hex}"
+    text = f"from standin import images; images.write({part!r}, {kind!r}, {size}, 0)"
+    subprocess.run([sys.executable, "-c", text], env={**os.environ, "PYTHONPATH": f"{STANDINS}/python"}, check=True)
+    os.replace(part, path)

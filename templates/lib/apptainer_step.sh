@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A step in an apptainer container: apptainer_step.sh NAME... -- apptainer exec OPTION... IMAGE COMMAND...
-# Adds what only the node knows. The variables NAME... and Slurm's reach the container by the environment, unread by any
+# A step in an apptainer container: apptainer_step.sh NAME,NAME... apptainer exec OPTION... IMAGE COMMAND...
+# Adds what only the node knows. The variables NAME and Slurm's reach the container by the environment, unread by any
 # shell (--no-eval), because a value may hold commas, quotes and secrets.
 set -Eeuo pipefail
 shopt -s inherit_errexit
@@ -24,11 +24,8 @@ collect_devices() {
 }
 
 main() {
-  local names=() folder="/tmp/srtgen-${SLURM_JOB_ID:?}/${SRTGEN_STEP:?}"
-  while [[ "$1" != -- ]]; do
-    names+=("$1")
-    shift
-  done
+  local names folder="/tmp/srtgen-${SLURM_JOB_ID:?}/${SRTGEN_STEP:?}"
+  IFS=, read -r -a names <<<"$1"
   shift
   export_names "${names[@]}"
   collect_devices

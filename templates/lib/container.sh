@@ -134,11 +134,11 @@ podman_step() {
 }
 
 apptainer_step() {
-  local name="$1" role="$2" script="$3" argument="$4" mount
+  local name="$1" role="$2" script="$3" argument="$4" mount IFS=,
   collect_container_names
   step_argv+=(
-    bash "${BUNDLE}/lib/host_step.sh" "${BUNDLE}/lib/apptainer_step.sh" "${container_names[@]}"
-    -- apptainer exec
+    bash "${BUNDLE}/lib/host_step.sh" "${BUNDLE}/lib/apptainer_step.sh" "${container_names[*]}"
+    apptainer exec
   )
   for mount in "${container_mounts[@]}"; do step_argv+=(--bind "${mount}"); done
   # The image is read-only, and programs compile kernels beside their packages.
