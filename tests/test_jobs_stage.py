@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 from jobs_rig import PAIR, Live, Outcome, Scenario
 from jobs_runner import check, on
@@ -30,8 +33,14 @@ STEP = [
              **staged("echo copying; sleep 300", 4)),
     Scenario("stage-step-killed", 10, 'probe on {node}: Killed after "copying"', "preflight", "probe",
              **staged('echo copying; [[ "${SLURM_PROCID}" == 1 ]] || { sleep 1; kill -KILL "$$"; }; sleep 300')),
-    Scenario("stage-step-no-command", 10, "probe on {node}: ", "preflight", "probe", **staged("exec nosuchcommand")),
+    Scenario("stage-step-no-command", 10, " exec: nosuchcommand: not found", "preflight", "probe", **staged("exec nosuchcommand")),
 ]
+
+
+def kill_srun(live: Live) -> None:
+    live.logged("probe", "copying")
+    for pid in live.pids(live.nodes[0], "--job-name=probe"):
+        os.kill(pid, signal.SIGKILL)
 
 
 def cancel(live: Live) -> None:
@@ -40,6 +49,8 @@ def cancel(live: Live) -> None:
 
 
 STEP += [
+    Scenario("stage-step-srun-killed", 10, "probe: srun ended with exit code 137 (signal 9)", "preflight", "probe", act=kill_srun,
+             **staged("echo copying; sleep 300")),
     Scenario("stage-step-cancelled", 143, "cancelled in phase preflight", "preflight", state="CANCELLED", act=cancel,
              **staged("echo copying; sleep 300")),
     Scenario("stage-step-limit", 124, "the time limit is near, in phase preflight", "preflight", act=cancel,

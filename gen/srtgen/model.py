@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-
+from srtgen import staging
 from srtgen.document import Document
 from srtgen.engines import Engine
 from srtgen.environment import placeholder
@@ -20,11 +20,12 @@ RESERVED = ("/srtgen", "/srtgen-results", "/logs")
 
 class Served(NamedTuple):
     """`argument` is the literal `--model`; `folder` the host folder of a local model, "" for a Hugging Face id;
-    `name` is what readiness, benchmark and evaluation ask for."""
+    `staged` the nodes' own copy of it, "" without one; `name` is what readiness, benchmark and evaluation ask for."""
 
     argument: str
     folder: str
     name: str = ""
+    staged: str = ""
 
     @property
     def kind(self) -> str:
@@ -56,13 +57,15 @@ def resolve(recipe: Recipe, profile: Profile, report: Report) -> Served | None:
         report.error(*where, f"{found} is not expanded; write the path itself")
     elif path.startswith(HUB):
         if path.count("/") == 1 and not path.endswith("/") and " " not in path:
+            staging.refuse_hub(recipe, report)
             return Served(path.removeprefix(HUB), "")
         report.error(*where, f"{path} is no Hugging Face id; write hf:org/name")
     elif path.endswith("/"):
         report.error(*where, f"a trailing / would become part of the served name; write {path.rstrip('/') or '/...'}")
     elif path.startswith("/"):
         contained = RUNTIMES[profile.runtime].contained
-        return Served(CONTAINER_MODEL if contained else path, path)
+        staged = staging.destination(recipe, path, report)
+        return Served(CONTAINER_MODEL if contained else staged or path, path, staged=staged)
     else:
         known = f"; aliases of the profile: {', '.join(profile.model_paths)}" if profile.model_paths else ""
         report.error(*where, f"{path} is neither hf:org/name, an absolute folder nor an alias{known}")
@@ -88,7 +91,8 @@ def mounts(recipe: Recipe, profile: Profile, served: Served | None, report: Repo
         return ()
     placed: list[tuple[Mount, Document, Path]] = []
     if served and served.folder:
-        placed.append((Mount(served.folder, CONTAINER_MODEL, True), recipe.document, ("model", "path")))
+        where = ("model", "stage_dir" if served.staged else "path")
+        placed.append((Mount(served.staged or served.folder, CONTAINER_MODEL, True), recipe.document, where))
     for source, target in profile.mounts:
         assert profile.document is not None
         placed.append((_mount(f"{source}:{target}"), profile.document, ("default_mounts", source)))

@@ -32,6 +32,7 @@ class Model(NamedTuple):
     container: str
     precision: str
     offline: bool
+    stage_dir: str | None
 
 
 class EngineSettings(NamedTuple):
@@ -154,7 +155,8 @@ def read(document: Document) -> Recipe:
     return Recipe(
         document=document,
         name=data["name"],
-        model=Model(model["path"], image, model.get("precision", ""), model.get("offline", False)),
+        model=Model(model["path"], image, model.get("precision", ""), model.get("offline", False),
+                    model.get("stage_dir")),
         gpu_type=resources.get("gpu_type"),
         gpus_per_node=resources.get("gpus_per_node"),
         account=slurm.get("account"),

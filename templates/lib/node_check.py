@@ -16,6 +16,7 @@ import node_facts
 import node_files
 import node_gpu
 import node_net
+import node_stage
 import node_system
 
 Check = Callable[[argparse.Namespace], Tuple[str, str]]
@@ -26,7 +27,7 @@ CHECKS: "List[Tuple[str, Check]]" = [
     ("image", node_files.check_image),
     ("model", node_files.check_model),
     ("mounts", node_files.check_mounts),
-    ("disk", node_files.check_disk),
+    ("disk", node_stage.check_disk),
     ("ports", node_net.check_ports),
     ("gpu_count", node_gpu.check_count),
     ("cpus", node_system.check_cpus),
@@ -70,14 +71,17 @@ def parse_arguments(argv: "List[str]") -> argparse.Namespace:
     """The plan as preflight.sh passes it."""
     parser = argparse.ArgumentParser()
     for name in ("bundle", "results", "runtime", "interface", "transport", "ib-device", "gid-index", "model",
-                 "cpus-per-task"):
+                 "cpus-per-task", "stage", "stage-hosts"):
         parser.add_argument("--" + name, default="")
     for name in ("gpus", "drain", "concurrency", "strict"):
         parser.add_argument("--" + name, type=int, default=0)
     for name in ("image", "mount", "listen", "host", "skip", "node-cpus", "command", "running-job",
                  "engine-option", "probe"):
         parser.add_argument("--" + name, action="append", default=[])
-    return parser.parse_args(argv)
+    plan = parser.parse_args(argv)
+    if os.environ.get("SLURMD_NODENAME", "") not in plan.stage_hosts.split(","):
+        plan.stage = ""
+    return plan
 
 
 def main(argv: "List[str]") -> int:

@@ -126,18 +126,22 @@ def check_links(plan: argparse.Namespace, folder: str) -> "Tuple[str, str]":
 
 
 def check_mounts(plan: argparse.Namespace) -> "Tuple[str, str]":
-    """Every source is there, and a file can be written and removed in the results folder."""
+    """Every source is there, or will be; a file can be written and removed in the folders that the job writes into."""
     sources = [mount.split(":")[0] for mount in plan.mount]
-    missing = [source for source in sources if not os.path.exists(source)]
+    missing = [source for source in sources if not os.path.exists(source) and source != plan.stage]
     if missing:
         return "fail", "not on this node: " + ", ".join(missing)
-    probe = os.path.join(plan.results, ".write-{}".format(os.environ.get("SLURMD_NODENAME", "")))
-    try:
-        with open(probe, "w", encoding="utf-8") as stream:
-            stream.write("x")
-        os.remove(probe)
-    except OSError as error:
-        return "fail", "cannot write into {}: {}".format(plan.results, error)
+    own = os.path.dirname(plan.stage)
+    for folder in [plan.results] + ([own] if own else []):
+        probe = os.path.join(folder, ".write-{}-{}".format(os.environ.get("SLURMD_NODENAME", ""), os.getpid()))
+        try:
+            if folder == own:
+                os.makedirs(folder, exist_ok=True)
+            with open(probe, "w", encoding="utf-8") as stream:
+                stream.write("x")
+            os.remove(probe)
+        except OSError as error:
+            return "fail", "cannot write into {}: {}".format(folder, error)
     return "ok", ""
 
 

@@ -12,13 +12,22 @@
 # whole lines, flushes them, and ends with one line that says what is wrong. TERM means stop: others have failed.
 
 readonly STAGE_PROGRESS_S=30
+readonly STAGE_LIMIT_S="${SRTGEN_STAGE_LIMIT_S:-7200}" # for one thing; what stands still says so by itself
 
 stage_hosts=()            # of the step that runs, by task number
 declare -A stage_words=() # host -> what it said last
 
 # Everything that the plan wants on the nodes, one after the other.
 stage_all() {
-  :
+  stage_model
+}
+
+# The weights onto the own disks of the nodes that load them.
+stage_model() {
+  [[ -n "${PLAN_MODEL_STAGED}" ]] || return 0
+  worker_hosts
+  stage_step stage_model "${STAGE_LIMIT_S}" "${REPLY}" \
+    python3 -E -s -B "${BUNDLE}/lib/stage_model.py" "${PLAN_MODEL_SOURCE}" "${PLAN_MODEL_STAGED}"
 }
 
 # Sets REPLY to the hosts that workers run on, by comma.
@@ -107,7 +116,7 @@ fail_stage() {
   confirm_running "${name}"
   fail_if_node_died "${name}"
   if ! find_failed_task "${name}"; then # srun itself
-    words="$(grep -a '^srun: error: ' -- "${job_folder}/logs/${name}.log" 2>/dev/null | tail -n 1)"
+    words="$(grep -a '^srun: error: ' -- "${job_folder}/logs/${name}.log" 2>/dev/null | tail -n 1)" || words=''
     describe_code "${step_code[${name}]:-1}"
     fail 10 "${name}: ${words:-srun ended with ${REPLY}}" "${name}"
   fi

@@ -8,6 +8,7 @@ readonly PLAN_GPUS_PER_NODE=8
 readonly PLAN_SERVED_MODEL=Qwen/Qwen3-0.6B
 readonly PLAN_MODEL_KIND=hub
 readonly PLAN_MODEL_SOURCE=Qwen/Qwen3-0.6B
+readonly PLAN_MODEL_STAGED=''
 readonly PLAN_OFFLINE=0
 readonly PLAN_RUNTIME=none
 readonly PLAN_CONTAINER_ROOT=0

@@ -45,6 +45,7 @@ def job_view(plan: Plan, manifest_id: str) -> dict[str, Any]:
         "PLAN_SERVED_MODEL": served.name,
         "PLAN_MODEL_KIND": served.kind,
         "PLAN_MODEL_SOURCE": served.folder or served.argument,
+        "PLAN_MODEL_STAGED": served.staged,
         "PLAN_OFFLINE": int(recipe.model.offline),
         "PLAN_RUNTIME": plan.runtime.name,
         "PLAN_CONTAINER_ROOT": int(profile.runtime_root),

@@ -17,6 +17,7 @@ def readme_view(plan: Plan, findings: tuple[Problem, ...]) -> dict[str, Any]:
     client = ("bench", plan.client.node, "none", "none", words.code("bench.sh"), words.code(plan.client.image))
     facts = [
         ("model", words.code(source)),
+        *([("its copy on each node", words.code(plan.served.staged))] if plan.served.staged else []),
         ("nodes", f"{plan.placement.nodes}, with {plan.placement.gpus_per_node} GPUs each"),
         ("time limit", slurm.time_limit(plan.recipe, plan.profile) or "the partition's default"),
         ("workers may load for", f"{plan.health.attempts * plan.health.interval_s} s"),
