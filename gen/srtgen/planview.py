@@ -134,6 +134,7 @@ def failures(plan: Plan) -> list[str]:
     markers = ", ".join(words.code(marker) for marker in health.markers) or "none"
     said = [
         "before anything loads: a check of the nodes fails (image, model, mounts, disk, ports, GPUs, limits, RDMA) (10)",
+        *(["a node cannot import an image (10)"] if plan.profile.image_stage_dir else []),
         *(["a node's copy of the model cannot be made, or stands still for 300 s (10)"] if plan.served.staged else []),
         f"a worker is not ready after {health.attempts * health.interval_s} s (12), or its log shows while loading: {markers} (11)",
         "a worker ends, or does not answer `/health` for 30 s or refuses twice (11); the router ends (13)",

@@ -161,6 +161,7 @@ collect_probes() {
   for role in "${!PLAN_IMAGE[@]}"; do
     image="${PLAN_IMAGE[${role}]}"
     # What apptainer does not have as a file it would import now.
+    ! is_staged "${image}" || continue
     [[ -z "${seen["${image}"]:-}" && ("${PLAN_RUNTIME}" == podman || "${image}" == /*) ]] || continue
     seen["${image}"]=1
     step_argv=()

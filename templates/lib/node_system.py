@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import resource
+import shutil
 from typing import Tuple
 
 import node_engine
@@ -14,7 +15,8 @@ MEMLOCK_RDMA_BYTES = 64 << 30  # less cannot register the KV cache of a GPU
 
 def check_tools(plan: argparse.Namespace) -> "Tuple[str, str]":
     """What runs on the host; bash, python3 and curl were looked for before."""
-    problem = node_engine.problem(plan)
+    missing = [tool for tool in plan.tool if shutil.which(tool) is None]
+    problem = "{} is missing".format(", ".join(missing)) if missing else node_engine.problem(plan)
     return ("fail", problem) if problem else ("ok", "")
 
 

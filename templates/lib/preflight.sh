@@ -60,7 +60,10 @@ collect_check_arguments() {
   for line in "${PLAN_MOUNTS[@]}"; do check_arguments+=("--mount=${line}"); done
   for line in "${PLAN_LISTEN[@]}"; do check_arguments+=(--listen "${line}"); done
   for line in "${PLAN_PREFLIGHT_COMMANDS[@]}"; do check_arguments+=("--command=${line}"); done
-  for name in "${!PLAN_IMAGE[@]}"; do check_arguments+=("--image=${PLAN_IMAGE[${name}]}"); done
+  for name in "${!PLAN_IMAGE[@]}"; do
+    is_staged "${PLAN_IMAGE[${name}]}" || check_arguments+=("--image=${PLAN_IMAGE[${name}]}")
+  done
+  collect_staging_tools
   for name in ${SRTGEN_SKIP_CHECKS:-}; do check_arguments+=("--skip=${name}"); done
   while read -r host line; do
     [[ -z "${host}" ]] || check_arguments+=("--node-cpus=${host}=${line}")

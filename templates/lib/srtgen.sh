@@ -21,6 +21,8 @@ source "${BUNDLE}/lib/watch.sh"
 source "${BUNDLE}/lib/preflight.sh"
 # shellcheck source=stage.sh
 source "${BUNDLE}/lib/stage.sh"
+# shellcheck source=stage_image.sh
+source "${BUNDLE}/lib/stage_image.sh"
 # shellcheck source=addresses.sh
 source "${BUNDLE}/lib/addresses.sh"
 # shellcheck source=health_wait.sh

@@ -112,7 +112,7 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def take_turn(path: str) -> int:
+def take_turn(path: str, what: str = "copies this model here") -> int:
     """Waits until no other job copies this model here; the lock ends with the process."""
     try:
         handle = os.open(path, os.O_RDONLY)
@@ -125,7 +125,7 @@ def take_turn(path: str) -> int:
             return handle
         except BlockingIOError:
             if waited % int(PROGRESS_S) == 0:
-                say("waiting for another job that copies this model here (lock {})".format(path))
+                say("waiting for another job that {} (lock {})".format(what, path))
             time.sleep(1)
             waited += 1
 

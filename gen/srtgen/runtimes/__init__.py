@@ -1,8 +1,8 @@
 """Container runtimes: what must hold at generation for each. How a container is started is lib/container.sh."""
 
-from typing import Mapping, NamedTuple
-
 import re
+from hashlib import sha256
+from typing import Mapping, NamedTuple
 
 _TABLE_BREAKERS = r"[\s,]"
 _REFERENCE = r"^/|#"
@@ -15,7 +15,8 @@ class Runtime(NamedTuple):
 
     `unusable`: what an image's name may not hold, and what it is instead. `prefix`: of a reference that names no
     transport (`://`) or registry. `storage`: where images and containers are kept unless the profile says, "" where it
-    is not srtgen's business. `refused`: keys of container_runtime that mean nothing here, and why.
+    is not srtgen's business. `suffix`: of the image file that a reference can be imported into, "" where there is none.
+    `refused`: keys of container_runtime that mean nothing here, and why.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Runtime(NamedTuple):
     wanted: str = ""
     prefix: str = ""
     storage: str = ""
+    suffix: str = ""
     refused: Mapping[str, str] = {}
 
     def path_problem(self, path: str) -> str | None:
@@ -52,6 +54,17 @@ class Runtime(NamedTuple):
                 image = f"library/{image}"
         return self.prefix + image
 
+    def staged(self, image: str, folder: str) -> tuple[str, str] | None:
+        """The file in a folder that a reference is imported into, and where from; None for what is a file already.
+
+        The name shows the reference; the hash keeps apart what differs only in the characters that a name cannot hold.
+        """
+        if image.startswith("/"):
+            return None
+        source = image if "://" in image else f"docker://{image}"
+        readable = re.sub(r"[^A-Za-z0-9._-]+", "_", source.removeprefix("docker://"))[:160]
+        return f"{folder}/{readable}-{sha256(source.encode()).hexdigest()[:8]}{self.suffix}", source
+
 
 RUNTIMES = {
     # pyxis splits its mount list at commas, enroot its fstab at blanks.
@@ -60,6 +73,7 @@ RUNTIMES = {
         True,
         _TABLE_BREAKERS,
         "a blank or a comma",
+        suffix=".sqsh",
         refused={
             "root": "write container-remap-root under default_srun_options",
             "storage": "enroot has its own settings: export ENROOT_DATA_PATH in default_bash_preamble",
@@ -96,6 +110,7 @@ RUNTIMES = {
         "#",
         "an image file, or a reference such as registry/name:tag",
         prefix="docker://",
+        suffix=".sif",
         refused={
             "root": "apptainer runs as the submitting user; write options: [--fakeroot]",
             "storage": "its images are files; stage_dir says where a reference becomes one",

@@ -18,6 +18,7 @@ def readme_view(plan: Plan, findings: tuple[Problem, ...]) -> dict[str, Any]:
     facts = [
         ("model", words.code(source)),
         *([("its copy on each node", words.code(plan.served.staged))] if plan.served.staged else []),
+        *([("image files on each node", words.code(folder))] if (folder := plan.profile.image_stage_dir) else []),
         ("nodes", f"{plan.placement.nodes}, with {plan.placement.gpus_per_node} GPUs each"),
         ("time limit", slurm.time_limit(plan.recipe, plan.profile) or "the partition's default"),
         ("workers may load for", f"{plan.health.attempts * plan.health.interval_s} s"),

@@ -161,6 +161,7 @@ def execute(argv: list[str]) -> int:
 def build(argv: list[str]) -> int:
     parser = Parser(prog="apptainer build", allow_abbrev=False, add_help=False)
     parser.add_argument("-F", "--force", action="store_true")
+    parser.add_argument("--disable-cache", action="store_true")
     parser.add_argument("target")
     parser.add_argument("spec")
     args = parser.parse_args(argv)
