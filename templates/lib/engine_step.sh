@@ -61,7 +61,7 @@ on_term() {
   local name="$1"
   trap '' TERM INT HUP
   stopping=1
-  timeout "${STOP_S}.5" "${engine[@]}" stop -t "${STOP_S}" -- "${name}" >/dev/null 2>&1 || :
+  timeout -k 0.5 "${STOP_S}.5" "${engine[@]}" stop -t "${STOP_S}" -- "${name}" >/dev/null 2>&1 || :
   remove_container "${name}"
   [[ -z "${child}" ]] || kill -TERM "${child}" 2>/dev/null || :
 }

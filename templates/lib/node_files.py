@@ -8,8 +8,6 @@ import json
 import os
 from typing import List, Tuple
 
-import node_engine
-
 RESULTS_MIN_BYTES = 1 << 30  # logs and results of a long sweep
 TMP_MIN_BYTES = 1 << 30      # caches of the workers without a container, sockets, named pipes
 PULL_TIMEOUT_S = 1800
@@ -41,6 +39,8 @@ def check_bundle(plan: argparse.Namespace) -> "Tuple[str, str]":
 
 def check_image(plan: argparse.Namespace) -> "Tuple[str, str]":
     """An image file must be readable; what docker or podman has not yet is pulled now, once per node."""
+    import node_engine  # not above: srtgen verify reads this file alone
+
     if plan.runtime == "none":
         return "ok", "runtime none"
     notes = []
