@@ -76,7 +76,8 @@ def test_options_of_apptainer(outcome: Outcome) -> None:
     bundle, results = outcome.live.bundle, outcome.live.results
     for argv in runs:
         given = set(zip(argv, argv[1:]))
-        assert {("--bind", f"{bundle}:/srtgen:ro"), ("--bind", f"{results}:/srtgen-results"), ("--bind", f"{results}/logs:/logs")} <= given
+        assert {("--mount", f'type=bind,"source={source}","destination={target}') for source, target in (
+            (bundle, '/srtgen",ro'), (results, '/srtgen-results"'), (f"{results}/logs", '/logs"'))} <= given
         assert {"--contain", "--cleanenv", "--no-eval", "--no-home", "--pid", "--writable-tmpfs", f"docker://{IMAGE}"} <= set(argv)
         assert not any(outcome.live.cluster.address(node) in word for node in outcome.live.nodes for word in argv)
 

@@ -21,7 +21,7 @@ import node_system  # noqa: E402
 LIBRARIES = ["log", "result", "events", "steps", "container"]
 IMAGE = "rocm/atom-dev:nightly_202607231538"
 PODMAN = "PLAN_RUNTIME=podman\nPLAN_CONTAINER_STORAGE=/local\nPLAN_CONTAINER_OPTIONS=(--shm-size 16G)"
-APPTAINER = "PLAN_RUNTIME=apptainer\nPLAN_MOUNTS=('/m n:/model:ro')"
+APPTAINER = "PLAN_RUNTIME=apptainer\nPLAN_MOUNTS=('/m n, \"x\":/model:ro')"
 
 
 def step(tmp_path: Path, changes: str, text: str = START, uid: int = 1234) -> list[str]:
@@ -77,7 +77,10 @@ def test_apptainer(tmp_path: Path) -> None:
     assert {"SRTGEN_STEP", "NO_PROXY"} <= set(names)
     assert not {"PATH", "HOME", "XDG_RUNTIME_DIR", "APPTAINER_CACHEDIR"} & set(names)
     assert rest[:2] == ["apptainer", "exec"]
-    assert f"{tmp_path}/bundle:/srtgen:ro" in names_after(rest, "--bind") and "/m n:/model:ro" in names_after(rest, "--bind")
+    mounts = names_after(rest, "--mount")
+    assert f'type=bind,"source={tmp_path}/bundle","destination=/srtgen",ro' in mounts
+    assert 'type=bind,"source=/results/7","destination=/srtgen-results"' in mounts
+    assert 'type=bind,"source=/m n, ""x""","destination=/model",ro' in mounts
     assert rest[rest.index(IMAGE) - 1] == "--writable-tmpfs"
     assert rest[-3:] == ["srtgen", "/srtgen/roles/prefill.sh", "0"]
 
@@ -122,8 +125,8 @@ def test_references(runtime: str, image: str, wanted: str) -> None:
 
 
 @pytest.mark.parametrize(("runtime", "path", "good"), [
-    ("podman", "/a b", True), ("podman", "/a,b", False), ("apptainer", "/a b", True), ("apptainer", "/a,b", False),
-    ("apptainer", "/a\\b", False)])
+    ("podman", "/a b", True), ("podman", "/a,b", False), ("apptainer", '/a, "b"\\c', True),
+    ("apptainer", "/a\nb", False)])
 def test_paths(runtime: str, path: str, good: bool) -> None:
     assert (RUNTIMES[runtime].path_problem(path) is None) == good
 

@@ -17,6 +17,7 @@ from test_lib_preflight import plan
 
 sys.path.insert(0, str(LIB))
 import image_file  # noqa: E402  (found only by the path above)
+import node_files  # noqa: E402
 import node_system  # noqa: E402
 
 REFERENCE = "docker://rocm/atom:1"
@@ -94,6 +95,16 @@ def test_nothing_is_staged_without_a_folder(tmp_path: Path) -> None:
 def test_a_missing_tool_fails_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert node_system.check_tools(plan(runtime="pyxis", tool=["enroot"])) == ("fail", "enroot is missing")
+
+
+def test_a_damaged_sif_fails_the_checks(tmp_path: Path) -> None:
+    path = tmp_path / "a.sif"
+    write_image(str(path), "sif", 10000)
+    assert node_files.check_image(plan(runtime="apptainer", image=[str(path)])) == ("ok", "")
+    path.write_bytes(path.read_bytes()[:5000])
+    assert node_files.check_image(plan(runtime="apptainer", image=[str(path)])) == (
+        "fail", f"image file {path} has 5000 of its 10000 bytes")
+    assert node_files.check_image(plan(runtime="apptainer", image=[str(tmp_path)])) == ("ok", "")  # a sandbox
 
 
 def start(folder: Path, file: str = "a.sqsh", **env: str) -> subprocess.Popen[str]:

@@ -662,6 +662,8 @@ def test_apptainer_runs_in_a_root_of_its_own(tmp_path: Path) -> None:
     (["exec", "--bogus", "docker://a/b", "true"], 1, "--bogus"), (["exec", "/no/such.sif", "true"], 255, "no such file"),
     (["exec", "a/b:1", "true"], 255, "no such file"), (["exec", "/etc/passwd", "true"], 255, "image format not recognized"),
     (["exec", "--bind", "/no/such:/x", "docker://a/b", "true"], 255, "doesn't exist"),
+    (["exec", "--mount", "type=bind,source=/no/such,destination=/x", "docker://a/b", "true"], 255, "doesn't exist"),
+    (["exec", "--mount", "type=tmpfs,destination=/x", "docker://a/b", "true"], 255, "invalid mount specification"),
     (["exec", "--bind", "/tmp:/x:readonly", "docker://a/b", "true"], 255, "not a valid mount option"),
     (["exec", "--contain", "--workdir", "/no/such", "docker://a/b", "true"], 255, "unable to specify workdir"),
     (["build", "/etc/passwd", "docker://a/b"], 255, "already exists"), (["run", "docker://a/b"], 255, "unknown command")])

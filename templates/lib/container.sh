@@ -133,6 +133,14 @@ podman_step() {
   engine_step "$@" --user "${user}" "${options[@]}"
 }
 
+# Sets REPLY to a mount as apptainer's --mount wants it: fields of a CSV line. (--bind splits paths at commas.)
+mount_fields() {
+  local source="${1%%:*}" target="${1#*:}" mode=''
+  [[ "${target}" != *:ro ]] || mode=,ro
+  target="${target%:ro}"
+  REPLY="type=bind,\"source=${source//\"/\"\"}\",\"destination=${target//\"/\"\"}\"${mode}"
+}
+
 apptainer_step() {
   local name="$1" role="$2" script="$3" argument="$4" mount IFS=,
   collect_container_names
@@ -140,7 +148,10 @@ apptainer_step() {
     bash "${BUNDLE}/lib/host_step.sh" "${BUNDLE}/lib/apptainer_step.sh" "${container_names[*]}"
     apptainer exec
   )
-  for mount in "${container_mounts[@]}"; do step_argv+=(--bind "${mount}"); done
+  for mount in "${container_mounts[@]}"; do
+    mount_fields "${mount}"
+    step_argv+=(--mount "${REPLY}")
+  done
   # The image is read-only, and programs compile kernels beside their packages.
   has_option --writable-tmpfs || has_option --writable || has_option --overlay || step_argv+=(--writable-tmpfs)
   step_argv+=(

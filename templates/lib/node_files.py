@@ -39,7 +39,8 @@ def check_bundle(plan: argparse.Namespace) -> "Tuple[str, str]":
 
 def check_image(plan: argparse.Namespace) -> "Tuple[str, str]":
     """An image file must be readable; what docker or podman has not yet is pulled now, once per node."""
-    import node_engine  # not above: srtgen verify reads this file alone
+    import image_file  # not above: srtgen verify reads this file alone
+    import node_engine
 
     if plan.runtime == "none":
         return "ok", "runtime none"
@@ -48,6 +49,9 @@ def check_image(plan: argparse.Namespace) -> "Tuple[str, str]":
         if image.startswith(("/", "./")):
             if not os.access(image, os.R_OK):
                 return "fail", "image file {} is missing or not readable".format(image)
+            damage = image_file.problem(image) if image.endswith(".sif") and os.path.isfile(image) else ""
+            if damage:
+                return "fail", "image file " + damage
         elif node_engine.argv(plan):
             if node_engine.run(plan, ["image", "inspect", image], 60) == "":
                 continue

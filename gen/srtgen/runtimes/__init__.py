@@ -101,12 +101,12 @@ RUNTIMES = {
         storage="/var/tmp",
         refused={"stage_dir": _OWN_STORE.format("podman")},
     ),
-    # --bind splits at commas and colons, and a backslash there is an escape.
+    # --mount takes a line of quoted fields.
     "apptainer": Runtime(
         "apptainer",
         True,
-        r"[,\\\n]",
-        "a comma or a backslash",
+        r"\n",
+        "a line break",
         "#",
         "an image file, or a reference such as registry/name:tag",
         prefix="docker://",

@@ -10,6 +10,7 @@ built image).
 from __future__ import annotations
 
 import argparse
+import csv
 import ctypes
 import os
 import pwd
@@ -27,7 +28,7 @@ from standin.rootfs import become, build_root, checked, libc
 SWITCHES = ("--contain", "-c", "--cleanenv", "-e", "--no-eval", "--no-home", "--pid", "-p", "--ipc", "-i", "--writable-tmpfs",
             "--writable", "-w", "--fakeroot", "-f", "--no-init", "--no-umask", "--rocm", "--containall", "-C", "--userns", "-u")
 VALUES = ("--pwd", "--cwd", "--workdir", "-W", "--home", "-H", "--env-file", "--hostname")
-LISTS = ("--bind", "-B", "--overlay", "-o", "--env", "--no-mount", "--security", "--scratch", "-S")
+LISTS = ("--bind", "-B", "--mount", "--overlay", "-o", "--env", "--no-mount", "--security", "--scratch", "-S")
 SAME = {"c": "contain", "e": "cleanenv", "p": "pid", "i": "ipc", "w": "writable", "f": "fakeroot", "C": "containall", "u": "userns",
         "W": "workdir", "H": "home", "B": "bind", "o": "overlay", "S": "scratch", "cwd": "pwd"}
 ALWAYS = ("TERM", "http_proxy", "https_proxy", "no_proxy", "NO_PROXY")
@@ -73,12 +74,30 @@ def binds(given: list[str]) -> list[tuple[str, str, bool]]:
         source, target, mode = (word.split(":") + ["", ""])[:3]
         if mode not in ("", "ro", "rw") or word.count(":") > 2:
             fatal(f"while parsing bind path: {word} is not a valid mount option")
-        if not os.path.exists(source):
-            if source in program.words("DEVICES"):
-                continue
-            fatal(f"container creation failed: mount {source}->{target} error: mount source {source} doesn't exist")
         rows.append((source, target or source, mode == "ro"))
     return rows
+
+
+def bind_mounts(given: list[str]) -> list[tuple[str, str, bool]]:
+    """--mount words: a line of comma separated values each."""
+    rows = []
+    for word in given:
+        fields = dict(field.partition("=")[::2] for field in next(csv.reader([word], strict=True)))
+        known = {"type", "source", "src", "destination", "dst", "target", "ro"}
+        source = fields.get("source") or fields.get("src")
+        target = fields.get("destination") or fields.get("dst") or fields.get("target")
+        if fields.get("type") != "bind" or set(fields) - known or not source or not target:
+            fatal(f"while parsing mount {word}: invalid mount specification")
+        rows.append((source, target, "ro" in fields))
+    return rows
+
+
+def existing(rows: list[tuple[str, str, bool]]) -> list[tuple[str, str, bool]]:
+    """All of them, but for devices that the tests take as present."""
+    for source, target, _ in rows:
+        if not os.path.exists(source) and source not in program.words("DEVICES"):
+            fatal(f"container creation failed: mount {source}->{target} error: mount source {source} doesn't exist")
+    return [row for row in rows if os.path.exists(row[0])]
 
 
 def evaluated(value: str) -> str:
@@ -118,7 +137,7 @@ def mounts(args: argparse.Namespace) -> list[tuple[str, str, bool]]:
         folder.mkdir(exist_ok=True)
         folder.chmod(0o1777)
         rows.append((str(folder), "/tmp", False))
-    return rows + [(path, path, True) for path in program.words("ROOTFS")] + binds(args.bind)
+    return rows + [(path, path, True) for path in program.words("ROOTFS")] + existing(bind_mounts(args.mount) + binds(args.bind))
 
 
 def first_process(spec: dict[str, Any], root: str) -> NoReturn:
