@@ -213,7 +213,7 @@ def test_case_021_text_is_no_boolean() -> None:
     assert "write it without quotes" in message
     with pytest.raises(RecipeError):
         from_text(recipe(), None, ("set", 'model.offline="no"'))
-    assert manifest(from_text(recipe(), None, ("set", "model.offline=true")))["recipe"]["model"]["offline"] is True
+    assert manifest(from_text(recipe(), None, ("set", "model.offline=true"), ("set", "environment.HF_HOME=/hf")))["recipe"]["model"]["offline"] is True
 
 
 @pytest.mark.parametrize("content", [b"\xef\xbb\xbf", b""])

@@ -8,6 +8,7 @@ import signal
 import pytest
 from jobs_rig import PAIR, Live, Outcome, Scenario
 from jobs_runner import check, on
+from test_jobs_signals import revive
 
 pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("jobs")]
 
@@ -43,6 +44,12 @@ def kill_srun(live: Live) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+def crash(live: Live) -> None:
+    live.logged("probe", "copying")
+    live.cluster.node("crash", live.nodes[1])
+    revive(live, live.nodes[1], "start")
+
+
 def cancel(live: Live) -> None:
     live.logged("probe", "copying")
     live.scancel(*(["--signal=USR1", "--batch"] if "limit" in live.scenario.name else []))
@@ -56,6 +63,16 @@ STEP += [
     Scenario("stage-step-limit", 124, "the time limit is near, in phase preflight", "preflight", act=cancel,
              **staged("echo copying; sleep 300")),
 ]
+LOST = Scenario("stage-step-node-dies", 11, "node {node1} died", "preflight", state="NODE_FAIL", act=crash, waits=True, seconds=120,
+                **staged("echo copying; sleep 300", 200))
+
+
+@on(LOST)
+def test_a_node_is_lost(outcome: Outcome) -> None:
+    """srun itself ends with 0 then."""
+    if outcome.state == "FAILED":  # the job noticed before Slurm did
+        outcome.state = "NODE_FAIL"
+    check(outcome)
 
 
 @on(*STEP)

@@ -80,6 +80,13 @@ stage_images"""
         "n0", "/l/a.sqsh", "docker://a", "n1", "/l/b.sqsh", "docker://b"], done.stderr
 
 
+def test_the_image_that_fetches_the_model_goes_to_every_worker(tmp_path: Path) -> None:
+    text = 'node_hosts=(n0 n1)\nimage_hosts /l/a.sqsh\nprintf "%s" "${REPLY}"'
+    plan_of = PLACED.replace("[bench]=", "[prefetch]=/l/a.sqsh [bench]=")
+    assert bash(text, tmp_path, ["stage", "stage_image"], plan=plan_of).stdout == "n0,n1"
+    assert bash(text, tmp_path, ["stage", "stage_image"], plan=PLACED).stdout == "n0"
+
+
 @pytest.mark.parametrize(("changes", "asked"), [(PLACED, "--tool enroot"), ("PLAN_RUNTIME=pyxis", ""),
                                                 (PLACED.replace("pyxis", "apptainer"), "")])
 def test_the_importing_program_is_looked_for(changes: str, asked: str, tmp_path: Path) -> None:

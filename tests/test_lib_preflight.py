@@ -51,7 +51,8 @@ def plan(**more: object) -> Namespace:
         "bundle": "", "results": "/tmp", "runtime": "none", "interface": "", "transport": "", "ib_device": "", "gid_index": "",
         "model": "", "cpus_per_task": "", "gpus": 8, "drain": 0, "concurrency": 0, "strict": 0, "image": [], "mount": [],
         "listen": [], "host": ["n0", "n1"], "skip": [], "node_cpus": [], "command": [], "running_job": [],
-        "stage": "", "engine_option": [], "probe": [], "tool": []}
+        "stage": "", "own": [], "writable": [], "offline": 0, "prefetch": "none", "hub_model": "", "hub_cache": "",
+        "engine_option": [], "probe": [], "tool": []}
     return Namespace(**{**values, **more})
 
 
@@ -195,13 +196,13 @@ def test_image_files_mounts_and_disk(tmp_path: Path) -> None:
 def test_the_place_of_a_staged_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its mount is made later; its disk must be writable and hold what is still missing."""
     source, target = model_folder(tmp_path / "m"), tmp_path / "nvme" / "m-1"
-    staged = plan(results=str(tmp_path), model=str(source), stage=str(target), mount=[f"{target}:/model:ro"])
+    staged = plan(results=str(tmp_path), model=str(source), stage=str(target), own=[str(target.parent)], mount=[f"{target}:/model:ro"])
     assert (node_files.check_mounts(staged), node_stage.check_disk(staged)) == (("ok", ""), ("ok", ""))
     assert list((tmp_path / "nvme").iterdir()) == []
     monkeypatch.setattr(node_stage.stage_files, "free", lambda _: 1 << 20)
     status, text = node_stage.check_disk(staged)
     assert status == "fail" and text.startswith(f"{tmp_path}/nvme has 1.0 MiB free, the model needs ")
-    assert node_files.check_mounts(plan(results=str(tmp_path), stage="/proc/nvme/m"))[1].startswith("cannot write into /proc/nvme: ")
+    assert node_files.check_mounts(plan(results=str(tmp_path), own=["/proc/nvme"]))[1].startswith("cannot write into /proc/nvme: ")
 
 
 def test_modified_and_missing_files_of_the_bundle(tmp_path: Path) -> None:

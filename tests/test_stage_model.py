@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -170,12 +171,34 @@ def test_a_copy_that_was_killed_goes_on(tmp_path: Path) -> None:
 
 
 def test_two_jobs_on_a_node_take_turns(source: Path, tmp_path: Path) -> None:
+    """Both come while a third one copies; then one of them does what is left, the other has nothing to do."""
     target = tmp_path / "nvme" / "m"
-    with (source / "model-00004.safetensors").open("wb") as stream:
-        stream.truncate(256 << 20)
-    first, second = start(source, target), start(source, target)
-    outputs = [process.communicate(timeout=60)[0].splitlines() for process in (first, second)]
-    assert (first.returncode, second.returncode) == (0, 0), outputs
-    assert sorted(copied(lines) for lines in outputs) == [0, FILES + 1]
-    waited = [lines for lines in outputs if lines[0].startswith("waiting for another job")]
-    assert [copied(lines) for lines in waited] == [0]
+    target.parent.mkdir()
+    lock = os.open(target.parent / ".m.lock", os.O_RDONLY | os.O_CREAT)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    both = [start(source, target), start(source, target)]
+    for process in both:
+        assert process.stdout and process.stdout.readline().startswith("waiting for another job that copies this model here (lock ")
+    assert not target.exists()
+    os.close(lock)
+    outputs = [process.communicate(timeout=60)[0].splitlines() for process in both]
+    assert [process.returncode for process in both] == [0, 0], outputs
+    assert sorted(copied(lines) for lines in outputs) == [0, FILES]
+    assert contents(target) == contents(source)
+
+
+HANGS = """
+import sys, time
+sys.path.insert(0, {lib!r})
+import stage_model
+stage_model.STALLED_S = stage_model.PROGRESS_S = 0.5
+stage_model.Copy.write = lambda *_: time.sleep(300)
+sys.exit(stage_model.main({source!r}, {target!r}))
+"""
+
+
+def test_a_file_system_that_hangs_is_not_waited_for(source: Path, tmp_path: Path) -> None:
+    text = HANGS.format(lib=str(LIB), source=str(source), target=str(tmp_path / "nvme" / "m"))
+    done = subprocess.run([sys.executable, "-B", "-c", text], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1, done.stderr
+    assert f"is the file system of the model or of {tmp_path}/nvme/m stuck?" in done.stdout.splitlines()[-1]

@@ -53,7 +53,7 @@ def draft(
         "recipe": resolved(plan),
         "served_model": plan.served.name,
         "nodes": plan.placement.nodes,
-        "processes": [_process(p, p.lines) for p in (*plan.workers, plan.router)] + _points(plan),
+        "processes": [_process(p, p.lines) for p in plan.programs] + _points(plan),
         "findings": [_finding(f) for f in findings],
         "ignored_profile_keys": list(ignored),
         "files": {path: _file(files[path]) for path in sorted(files)},

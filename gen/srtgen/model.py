@@ -83,8 +83,10 @@ def name(engine: Engine, roles: tuple[Role, ...], served: Served, report: Report
     return served._replace(name=names[first.name])
 
 
-def mounts(recipe: Recipe, profile: Profile, served: Served | None, report: Report) -> tuple[Mount, ...]:
-    """The model's mount, then the profile's and the recipe's; () under a runtime without containers."""
+def mounts(
+    recipe: Recipe, profile: Profile, served: Served | None, cache: Mount | None, report: Report
+) -> tuple[Mount, ...]:
+    """The model's mount, the hub cache's, the profile's and the recipe's; () under a runtime without containers."""
     runtime = RUNTIMES[profile.runtime]
     images(recipe, profile, report)
     if not runtime.contained:
@@ -93,6 +95,8 @@ def mounts(recipe: Recipe, profile: Profile, served: Served | None, report: Repo
     if served and served.folder:
         where = ("model", "stage_dir" if served.staged else "path")
         placed.append((Mount(served.staged or served.folder, CONTAINER_MODEL, True), recipe.document, where))
+    if cache and profile.document:
+        placed.append((cache, profile.document, ("hf_cache",)))
     for source, target in profile.mounts:
         assert profile.document is not None
         placed.append((_mount(f"{source}:{target}"), profile.document, ("default_mounts", source)))
@@ -104,6 +108,21 @@ def mounts(recipe: Recipe, profile: Profile, served: Served | None, report: Repo
             report.error(document, path, problem)
         taken[mount.target] = mount.source
     return tuple(mount for mount, _, _ in placed)
+
+
+def given_mounts(recipe: Recipe, profile: Profile) -> list[Mount]:
+    """The mounts that the profile and the recipe write down."""
+    texts = [f"{source}:{target}" for source, target in profile.mounts] + [text for text, _ in recipe.mounts]
+    return [_mount(text) for text in texts]
+
+
+def host_path(path: str, among: list[Mount]) -> tuple[str, bool]:
+    """What a container's path is on the host, and whether it is read-only; ("", False) if no mount holds it."""
+    held = [m for m in among if path == m.target or path.startswith(m.target.rstrip("/") + "/")]
+    if not held:
+        return "", False
+    mount = max(held, key=lambda m: len(m.target))
+    return mount.source + path[len(mount.target.rstrip("/")) :], mount.read_only
 
 
 def _mount(text: str) -> Mount:

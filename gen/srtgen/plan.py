@@ -6,6 +6,7 @@ from srtgen.arguments import Line
 from srtgen.bench import Point
 from srtgen.environment import Environment
 from srtgen.evaluation import Evaluation
+from srtgen.hub import Hub
 from srtgen.model import Mount, Served
 from srtgen.placement import Placement
 from srtgen.ports import Listener
@@ -56,6 +57,8 @@ class Plan(NamedTuple):
     placement: Placement
     ports: Ports
     served: Served
+    hub: Hub
+    prefetch: Process | None
     groups: tuple[RoleGroup, ...]
     router: Process
     router_lists_ranks: bool
@@ -76,6 +79,11 @@ class Plan(NamedTuple):
     @property
     def workers(self) -> tuple[Process, ...]:
         return tuple(p for group in self.groups for p in group.processes)
+
+    @property
+    def programs(self) -> tuple[Process, ...]:
+        """Every process but the client, in the order of their start."""
+        return (*((self.prefetch,) if self.prefetch else ()), *self.workers, self.router)
 
     def gpus_of(self, role: str) -> int:
         """GPUs that the workers of a role hold together."""

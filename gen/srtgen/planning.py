@@ -2,11 +2,12 @@
 
 from typing import Mapping, NamedTuple
 
-from srtgen import bench, checks, environment, evaluation, model, ports, slurm
+from srtgen import bench, checks, environment, evaluation, hub, model, ports, slurm
 from srtgen.adapters import ENGINES, ROUTERS, RUNTIMES
 from srtgen.arguments import Line
 from srtgen.engines import Engine, Site
 from srtgen.environment import Environment
+from srtgen.hub import Hub
 from srtgen.model import Mount, Served
 from srtgen.placement import Placement, Slot, place
 from srtgen.plan import Health, Plan, Process, RoleGroup, address, work_folder
@@ -15,9 +16,10 @@ from srtgen.profile import Profile
 from srtgen.recipe import Ports, Recipe, Role
 from srtgen.report import Report
 from srtgen.routers import Backend, Router
-from srtgen.words import word
+from srtgen.words import Word, word
 
 BENCH_ROLE = "bench"
+PREFETCH_ROLE = "prefetch"
 HEALTH_DEFAULTS = {"max_attempts": 720, "interval_seconds": 5}
 FATAL_MARKERS = (
     "OutOfMemoryError",
@@ -40,7 +42,8 @@ def make(recipe: Recipe, profile: Profile, report: Report) -> Plan:
     slurm.check(recipe, profile, report)
     bench.check(recipe, report)
     served = model.resolve(recipe, profile, report)
-    mounts = model.mounts(recipe, profile, served, report)
+    cache = hub.resolve(recipe, profile, served, report)
+    mounts = model.mounts(recipe, profile, served, cache.cache.mount, report)
     if RUNTIMES[profile.runtime].contained:
         bench.check_mount(recipe, [mount.target for mount in mounts], report)
     engine, router = ENGINES.get(recipe.engine.type), ROUTERS.get(recipe.frontend.type)
@@ -52,7 +55,7 @@ def make(recipe: Recipe, profile: Profile, report: Report) -> Plan:
     if engine is None or router is None or placement is None or served is None or not recipe.roles:
         report.stop_on_errors()
         raise AssertionError("a plan without engine, router, placement or model must have an error")
-    return _Maker(recipe, profile, report, engine, router, placement, served, mounts).plan()
+    return _Maker(recipe, profile, report, engine, router, placement, served, cache, mounts).plan()
 
 
 class _Maker(NamedTuple):
@@ -65,6 +68,7 @@ class _Maker(NamedTuple):
     router: Router
     placement: Placement
     served: Served
+    hub: Hub
     mounts: tuple[Mount, ...]
 
     def plan(self) -> Plan:
@@ -92,6 +96,8 @@ class _Maker(NamedTuple):
             placement=self.placement,
             ports=table,
             served=served,
+            hub=self.hub,
+            prefetch=self._prefetch(groups),
             groups=groups,
             router=router,
             router_lists_ranks=self.router.lists_ranks(recipe),
@@ -150,7 +156,7 @@ class _Maker(NamedTuple):
         )
         (command,) = self.engine.commands(self.recipe.engine, site, lines)
         step = f"{role.name}_{slot.index}"
-        managed = {**command.env, **self._offline()}
+        managed = {**command.env, **self._site()}
         # The recipe's part is the same for all workers of a role that manage the same names: merge and judge it once.
         if (names := tuple(managed)) not in merged:
             layers = (self.recipe.environment, role.env)
@@ -164,13 +170,28 @@ class _Maker(NamedTuple):
             gpus=slot.gpus,
             ports=_named(own),
             image=model.image(role.container, self.profile),
-            env=(*_own_folders(step, env, self.engine.caches), *env),
+            env=(*_own_folders(step, env, {**self.engine.caches, **self.hub.folders}), *env),
             lines=command.lines,
             ranks=ranks,
         )
 
-    def _offline(self) -> dict[str, tuple[str, ...]]:
-        return {name: (value,) for name, value in _OFFLINE.items()} if self.recipe.model.offline else {}
+    def _site(self) -> dict[str, Word]:
+        """What every process gets beside the recipe's: the switches of an offline job, the site's hub cache."""
+        switches = {name: word(value) for name, value in _OFFLINE.items()} if self.recipe.model.offline else {}
+        return {**switches, **self.hub.cache.env}
+
+    def _prefetch(self, groups: tuple[RoleGroup, ...]) -> Process | None:
+        """What fetches the model, as the first worker would: its image, and the environment of all workers."""
+        if self.hub.prefetch == "none":
+            return None
+        first, env = groups[0].processes[0], dict[str, Word]()
+        for role in self.recipe.roles:
+            layers = (self.recipe.environment, role.env)
+            merged = environment.merge(layers, self._site(), self.engine.reserved_env, self.report)
+            env = {**dict(merged), **env}
+        step, lines = f"{PREFETCH_ROLE}_0", hub.prefetch_lines(self.served, RUNTIMES[self.profile.runtime].contained)
+        own = _own_folders(step, tuple(env.items()), self.hub.folders)
+        return Process(step, PREFETCH_ROLE, 0, first.node, (), {}, first.image, (*own, *env.items()), lines)
 
     def _router(self, table: Ports, groups: tuple[RoleGroup, ...]) -> Process:
         recipe = self.recipe
@@ -179,7 +200,7 @@ class _Maker(NamedTuple):
         )
         layers = (recipe.environment, recipe.frontend.env)
         step = f"{self.router.name}_0"
-        env = environment.merge(layers, self._offline(), self.router.reserved_env, self.report)
+        env = environment.merge(layers, self._site(), self.router.reserved_env, self.report)
         return Process(
             step=step,
             role=self.router.name,
@@ -188,7 +209,7 @@ class _Maker(NamedTuple):
             gpus=(),
             ports={"http": table.router, "metrics": table.router_metrics},
             image=model.image(recipe.frontend.container, self.profile),
-            env=(*_own_folders(step, env, {}), *env),
+            env=(*_own_folders(step, env, self.hub.folders), *env),
             lines=self.router.argv(recipe, table, backends, self.report),
         )
 
@@ -200,7 +221,7 @@ class _Maker(NamedTuple):
 
     def _client_env(self) -> Environment:
         layers = (self.recipe.environment, self.recipe.benchmark.env)
-        return environment.merge(layers, self._offline(), frozenset(), self.report)
+        return environment.merge(layers, self._site(), frozenset(), self.report)
 
     def _client(self, env: Environment) -> Process:
         bench_ = self.recipe.benchmark
@@ -208,7 +229,7 @@ class _Maker(NamedTuple):
         if bench_.node == "last_decode":
             node = max((s.node for s in self.placement.slots if s.role == "decode"), default=0)
         image = model.image(bench_.container, self.profile)
-        return Process(BENCH_ROLE, BENCH_ROLE, 0, node, (), {}, image, (*_own_folders(BENCH_ROLE, env, {}), *env), ())
+        return Process(BENCH_ROLE, BENCH_ROLE, 0, node, (), {}, image, (*_own_folders(BENCH_ROLE, env, self.hub.folders), *env), ())
 
     def _listeners(self, groups: tuple[RoleGroup, ...], table: Ports, router: Process) -> list[Listener]:
         slots = {(s.role, s.index): s for s in self.placement.slots}

@@ -25,7 +25,7 @@ def text(plan: Plan) -> str:
 def commands(plan: Plan) -> list[tuple[str, str]]:
     """Title and command of every process, as the manifest lists them."""
     known = _frontend(plan)
-    servers = [(_place(p), _command(p.env, p.lines, {})) for p in (*plan.workers, plan.router)]
+    servers = [(_place(p), _command(p.env, p.lines, {})) for p in plan.programs]
     place, env = _place(plan.client), plan.client.env
     return servers + [(place + title, _command(env, lines, known)) for title, lines in _client(plan)]
 
@@ -85,7 +85,7 @@ def markdown(plan: Plan) -> Shell:
     """The command of the first process of each role, folded away, for the bundle's README."""
     first = {group.processes[0].step: len(group.processes) for group in plan.groups}
     parts = []
-    for process in (*(g.processes[0] for g in plan.groups), plan.router):
+    for process in (p for p in plan.programs if p.index == 0):
         others = first.get(process.step, 1) - 1
         note = f"; {others} more like it, each with its own address, ports and GPUs" if others else ""
         parts.append(_folded(f"{process.step} on node {process.node}{note}", _command(process.env, process.lines, {})))
@@ -135,6 +135,7 @@ def failures(plan: Plan) -> list[str]:
     said = [
         "before anything loads: a check of the nodes fails (image, model, mounts, disk, ports, GPUs, limits, RDMA) (10)",
         *(["a node cannot import an image (10)"] if plan.profile.image_stage_dir else []),
+        *(["the model cannot be fetched, or a node does not see it whole then (10)"] if plan.prefetch else []),
         *(["a node's copy of the model cannot be made, or stands still for 300 s (10)"] if plan.served.staged else []),
         f"a worker is not ready after {health.attempts * health.interval_s} s (12), or its log shows while loading: {markers} (11)",
         "a worker ends, or does not answer `/health` for 30 s or refuses twice (11); the router ends (13)",

@@ -37,6 +37,8 @@ class Profile(NamedTuple):
     gpu_drain_timeout_s: int | None = None
     gid_index: int | None = None
     output_dir: str = ""
+    hf_cache: str = ""
+    prefetch: str = "none"
     pip_index_url: str = ""
     ca_file: str = ""
 
@@ -74,6 +76,8 @@ def read(document: Document) -> Profile:
         gpu_drain_timeout_s=data.get("gpu_drain_timeout_s"),
         gid_index=data.get("rdma", {}).get("gid_index"),
         output_dir=data.get("output_dir", ""),
+        hf_cache=data.get("hf_cache", ""),
+        prefetch=data.get("model_prefetch", "none"),
         pip_index_url=data.get("pip_index_url", ""),
         ca_file=data.get("ca_file", ""),
     )

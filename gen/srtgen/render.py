@@ -21,6 +21,8 @@ from srtgen.views.role import role_view
 _EXECUTABLE = frozenset({"submit.sh", "wait.sh", "status.sh", "logs.sh", "stop.sh", "prefetch.sh", "eval/run.sh"})
 # Files that only a bundle with an evaluation has.
 _EVALUATION = ("eval/", "prefetch.sh", "lib/eval")
+_ROUTES = "Starts the router inside its container."
+_FETCHES = "Fetches the model into the Hugging Face cache before the load, inside a worker's container."
 _GITIGNORE = b"/results/\n/offline/\n/slurm-*.out\n"
 
 
@@ -69,8 +71,10 @@ def files(
     """Every file of the bundle by its path, manifest included. Pure: the same input gives the same bytes."""
     bundle = {path: file for path, file in _verbatim() if plan.evaluation or not path.startswith(_EVALUATION)}
     for group in plan.groups:
-        bundle[f"roles/{group.name}.sh"] = File(_render("roles/role.sh.j2", role_view(group.processes, False)), True)
-    bundle[f"roles/{plan.router.role}.sh"] = File(_render("roles/role.sh.j2", role_view((plan.router,), True)), True)
+        bundle[f"roles/{group.name}.sh"] = File(_render("roles/role.sh.j2", role_view(group.processes)), True)
+    bundle[f"roles/{plan.router.role}.sh"] = File(_render("roles/role.sh.j2", role_view((plan.router,), _ROUTES)), True)
+    if plan.prefetch:
+        bundle[f"roles/{plan.prefetch.role}.sh"] = File(_render("roles/role.sh.j2", role_view((plan.prefetch,), _FETCHES)), True)
     bundle["bench.sh"] = File(_render("bench.sh.j2", bench_view(plan)), True)
     if plan.recipe.benchmark.command is not None:
         bundle[COMMAND_FILE] = File(_text_file(plan.recipe.benchmark.command))

@@ -15,6 +15,7 @@ from typing import Callable, List, Tuple
 import node_facts
 import node_files
 import node_gpu
+import node_hub
 import node_net
 import node_stage
 import node_system
@@ -25,7 +26,7 @@ CHECKS: "List[Tuple[str, Check]]" = [
     ("bundle", node_files.check_bundle),
     ("tools", node_system.check_tools),
     ("image", node_files.check_image),
-    ("model", node_files.check_model),
+    ("model", node_hub.check_model),
     ("mounts", node_files.check_mounts),
     ("disk", node_stage.check_disk),
     ("ports", node_net.check_ports),
@@ -71,16 +72,17 @@ def parse_arguments(argv: "List[str]") -> argparse.Namespace:
     """The plan as preflight.sh passes it."""
     parser = argparse.ArgumentParser()
     for name in ("bundle", "results", "runtime", "interface", "transport", "ib-device", "gid-index", "model",
-                 "cpus-per-task", "stage", "stage-hosts"):
+                 "cpus-per-task", "stage", "hub-model", "hub-cache", "prefetch", "weight-hosts"):
         parser.add_argument("--" + name, default="")
-    for name in ("gpus", "drain", "concurrency", "strict"):
+    for name in ("gpus", "drain", "concurrency", "strict", "offline"):
         parser.add_argument("--" + name, type=int, default=0)
-    for name in ("image", "mount", "listen", "host", "skip", "node-cpus", "command", "running-job",
-                 "engine-option", "probe", "tool"):
+    for name in ("image", "mount", "listen", "host", "skip", "node-cpus", "command", "running-job", "own",
+                 "writable", "engine-option", "probe", "tool"):
         parser.add_argument("--" + name, action="append", default=[])
     plan = parser.parse_args(argv)
-    if os.environ.get("SLURMD_NODENAME", "") not in plan.stage_hosts.split(","):
-        plan.stage = ""
+    if os.environ.get("SLURMD_NODENAME", "") not in plan.weight_hosts.split(","):
+        plan.mount = [mount for mount in plan.mount if mount.split(":")[0] != plan.stage]
+        plan.stage, plan.own, plan.writable = "", [], []
     return plan
 
 

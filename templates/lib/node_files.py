@@ -75,23 +75,26 @@ def weight_files(folder: str) -> "List[str]":
 
 def check_model(plan: argparse.Namespace) -> "Tuple[str, str]":
     """A local model: all files of its index, none empty, every link resolving inside what containers see."""
-    if not plan.model:
-        return "note", "a model of the hub: its files are not checked"
-    folder = plan.model
-    if not os.path.isdir(folder):
-        return "fail", "model folder {} is missing".format(folder)
+    if not os.path.isdir(plan.model):
+        return "fail", "model folder {} is missing".format(plan.model)
+    problem = missing_files(plan.model)
+    return ("fail", problem) if problem else check_links(plan, plan.model)
+
+
+def missing_files(folder: str) -> str:
+    """What a model folder lacks, '' if it is complete as far as its index tells."""
     try:
         names = ["config.json"] + weight_files(folder)
     except (ValueError, KeyError) as error:
-        return "fail", "{}/model.safetensors.index.json is broken: {}".format(folder, error)
+        return "{}/model.safetensors.index.json is broken: {}".format(folder, error)
     if len(names) == 1:
-        return "fail", "{} holds no weights".format(folder)
+        return "{} holds no weights".format(folder)
     missing = [name for name in names if not os.path.exists(os.path.join(folder, name))]
     missing += [name for name in names if name not in missing and os.path.getsize(os.path.join(folder, name)) == 0]
     if missing:
-        return "fail", "{} of {} files of {} are missing or empty: {}".format(
+        return "{} of {} files of {} are missing or empty: {}".format(
             len(missing), len(names), folder, ", ".join(missing[:3]))
-    return check_links(plan, folder)
+    return ""
 
 
 def host_path(path: str, mounts: "List[str]") -> str:
@@ -131,21 +134,20 @@ def check_links(plan: argparse.Namespace, folder: str) -> "Tuple[str, str]":
 
 def check_mounts(plan: argparse.Namespace) -> "Tuple[str, str]":
     """Every source is there, or will be; a file can be written and removed in the folders that the job writes into."""
-    sources = [mount.split(":")[0] for mount in plan.mount]
-    missing = [source for source in sources if not os.path.exists(source) and source != plan.stage]
-    if missing:
-        return "fail", "not on this node: " + ", ".join(missing)
-    own = os.path.dirname(plan.stage)
-    for folder in [plan.results] + ([own] if own else []):
+    for folder in [plan.results] + plan.writable + plan.own:
         probe = os.path.join(folder, ".write-{}-{}".format(os.environ.get("SLURMD_NODENAME", ""), os.getpid()))
         try:
-            if folder == own:
+            if folder in plan.own:
                 os.makedirs(folder, exist_ok=True)
             with open(probe, "w", encoding="utf-8") as stream:
                 stream.write("x")
             os.remove(probe)
         except OSError as error:
             return "fail", "cannot write into {}: {}".format(folder, error)
+    sources = [mount.split(":")[0] for mount in plan.mount]
+    missing = [source for source in sources if not os.path.exists(source) and source != plan.stage]
+    if missing:
+        return "fail", "not on this node: " + ", ".join(missing)
     return "ok", ""
 
 

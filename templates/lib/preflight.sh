@@ -51,11 +51,8 @@ collect_check_arguments() {
     --concurrency "${PLAN_BENCH_MAX_CONCURRENCY}"
     --strict "${SRTGEN_STRICT:-0}"
   )
-  [[ "${PLAN_MODEL_KIND}" != local ]] || check_arguments+=("--model=${PLAN_MODEL_SOURCE}")
-  if [[ -n "${PLAN_MODEL_STAGED}" ]]; then
-    worker_hosts
-    check_arguments+=("--stage=${PLAN_MODEL_STAGED}" "--stage-hosts=${REPLY}")
-  fi
+  collect_weight_arguments
+  check_arguments+=("${weight_arguments[@]}")
   for host in "${node_hosts[@]}"; do check_arguments+=(--host "${host}"); done
   for line in "${PLAN_MOUNTS[@]}"; do check_arguments+=("--mount=${line}"); done
   for line in "${PLAN_LISTEN[@]}"; do check_arguments+=(--listen "${line}"); done

@@ -77,7 +77,7 @@ enter_role() {
   make_own_folders "${folder}"
   raise_limits
   print_identity "${step}"
-  print_versions
+  [[ "${step}" == prefetch_0 ]] || print_versions # the last line of its log is its own
   [[ "${step}" != bench ]] || (keep_beating "${step}" "$$" </dev/null >/dev/null 2>&1 &)
   wait_turn
 }

@@ -23,6 +23,8 @@ source "${BUNDLE}/lib/preflight.sh"
 source "${BUNDLE}/lib/stage.sh"
 # shellcheck source=stage_image.sh
 source "${BUNDLE}/lib/stage_image.sh"
+# shellcheck source=weights.sh
+source "${BUNDLE}/lib/weights.sh"
 # shellcheck source=addresses.sh
 source "${BUNDLE}/lib/addresses.sh"
 # shellcheck source=health_wait.sh

@@ -21,14 +21,7 @@ declare -A stage_words=() # host -> what it said last
 stage_all() {
   stage_images
   stage_model
-}
-
-# The weights onto the own disks of the nodes that load them.
-stage_model() {
-  [[ -n "${PLAN_MODEL_STAGED}" ]] || return 0
-  worker_hosts
-  stage_step stage_model "${STAGE_LIMIT_S}" "${REPLY}" \
-    python3 -E -s -B "${BUNDLE}/lib/stage_model.py" "${PLAN_MODEL_SOURCE}" "${PLAN_MODEL_STAGED}"
+  prefetch_model
 }
 
 # Sets REPLY to the hosts that workers run on, by comma.
@@ -70,6 +63,7 @@ stage_step() {
   done
   fail_if_node_died "${name}" # srun ends with 0 then
   [[ "${step_code[${name}]}" == 0 ]] || fail_stage "${name}"
+  steps=("${steps[@]:0:${#steps[@]}-1}") # nothing of it is left to stop
   log "${name}: done after $((SECONDS - start)) s"
 }
 
@@ -125,7 +119,8 @@ fail_stage() {
   host="${stage_hosts[${task}]}"
   read_stage_words "${name}"
   words="${stage_words["${host}"]:-}"
-  [[ -n "${words}" && "${how}" == Exited* ]] || words="${how}${words:+ after \"${words}\"}"
+  # Who was killed said nothing about it.
+  [[ -n "${words}" && "${how}" =~ ^Exited.*\ ([0-9]+)$ ]] && ((BASH_REMATCH[1] <= 128)) || words="${how}${words:+ after \"${words}\"}"
   fail 10 "${name} on ${host}: ${words}" "${name}" "${host}"
 }
 
@@ -134,7 +129,8 @@ read_stage_words() {
   local name="$1" line
   stage_words=()
   while IFS= read -r line; do
-    [[ "${line}" =~ ^\ *([0-9]+):\ +(.*[^ ]) && "${line}" != *'*** STEP '* ]] || continue
+    [[ "${line}" != *'*** STEP '* && ! "${line}" =~ _step\.sh:\ line\ [0-9]+:\ +[0-9]+\  ]] || continue # Slurm's, the shell's
+    [[ "${line}" =~ ^\ *([0-9]+):\ +(.*[^ ]) ]] || continue
     stage_words["${stage_hosts[${BASH_REMATCH[1]}]:-none}"]="${BASH_REMATCH[2]:0:300}"
   done < <(tail -c 262144 -- "${job_folder}/logs/${name}.log" 2>/dev/null)
 }

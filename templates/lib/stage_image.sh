@@ -22,7 +22,8 @@ image_hosts() {
   local -A used=()
   for line in "${PLAN_WORKERS[@]}"; do
     read -r _ role _ node _ <<<"${line}"
-    [[ "${PLAN_IMAGE[${role}]}" != "${file}" ]] || used["${node}"]=1
+    # The model may be fetched by any node of a worker.
+    [[ "${PLAN_IMAGE[${role}]}" != "${file}" && "${PLAN_IMAGE[prefetch]:-}" != "${file}" ]] || used["${node}"]=1
   done
   [[ "${PLAN_IMAGE[atomesh]:-}" != "${file}" ]] || used["${PLAN_ROUTER_NODE}"]=1
   [[ "${PLAN_IMAGE[bench]}" != "${file}" ]] || used["${PLAN_BENCH_NODE}"]=1

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from srtgen import model, slurm
+from srtgen import hub, model, slurm
 from srtgen.errors import Path
 from srtgen.planning import HEALTH_DEFAULTS
 from srtgen.report import Report
 from srtgen.rules.facts import Facts
-
-_CACHES = ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME")
 
 
 def moving_images(facts: Facts, report: Report) -> None:
@@ -29,14 +27,13 @@ def offline_model(facts: Facts, report: Report) -> None:
     recipe = facts.recipe
     if not recipe.model.offline or not facts.model.startswith("hf:"):
         return
-    given = [s for s in recipe.environment if s.key in _CACHES]
-    if given:
-        message = f"the model must be in the cache that {given[0].key} names; preflight looks for it"
+    cache = hub.find(recipe, facts.profile)
+    if cache.host:
+        message = f"the model must be in {cache.host} of every node; preflight looks for it"
+        message += "; model_prefetch does not apply" if facts.profile.prefetch != "none" else ""
         report.put("note", facts.document, ("model", "offline"), message, "offline-hub-model")
-    else:
-        message = (
-            "offline, and the Hugging Face cache is the fresh home of each process; set HF_HOME and mount a cache there"
-        )
+    elif cache.seen:
+        message = f"the model must be in {cache.seen}, which is in no mount: containers find nothing there"
         report.put("warning", facts.document, ("model", "offline"), message, "offline-hub-model")
 
 

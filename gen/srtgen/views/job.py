@@ -33,6 +33,7 @@ def job_view(plan: Plan, manifest_id: str) -> dict[str, Any]:
     recipe, profile, served = plan.recipe, plan.profile, plan.served
     images = {g.name: g.processes[0].image for g in plan.groups}
     images |= {plan.router.role: plan.router.image, "bench": plan.client.image}
+    images |= {plan.prefetch.role: plan.prefetch.image} if plan.prefetch else {}
     staged = _staged_images(plan, images)
     images = {r: staged[i][0] if i in staged else plan.runtime.reference(i) for r, i in images.items()}
     rows = [_WORKER_COLUMNS, *_worker_rows(plan)]
@@ -47,6 +48,8 @@ def job_view(plan: Plan, manifest_id: str) -> dict[str, Any]:
         "PLAN_MODEL_KIND": served.kind,
         "PLAN_MODEL_SOURCE": served.folder or served.argument,
         "PLAN_MODEL_STAGED": served.staged,
+        "PLAN_MODEL_PREFETCH": plan.hub.prefetch,
+        "PLAN_HUB_CACHE": plan.hub.cache.host if plan.prefetch or recipe.model.offline else "",
         "PLAN_OFFLINE": int(recipe.model.offline),
         "PLAN_RUNTIME": plan.runtime.name,
         "PLAN_CONTAINER_ROOT": int(profile.runtime_root),

@@ -10,6 +10,8 @@ from srtgen.model import HUB
 from srtgen.plan import Plan, Process
 from srtgen.words import Shell
 
+_FETCHING = {"shared": "by one node, for all", "local": "by each node, for itself"}
+
 
 def readme_view(plan: Plan, findings: tuple[Problem, ...]) -> dict[str, Any]:
     """README.md of the bundle: which process runs where, with which command and ports, and what is measured."""
@@ -19,6 +21,7 @@ def readme_view(plan: Plan, findings: tuple[Problem, ...]) -> dict[str, Any]:
         ("model", words.code(source)),
         *([("its copy on each node", words.code(plan.served.staged))] if plan.served.staged else []),
         *([("image files on each node", words.code(folder))] if (folder := plan.profile.image_stage_dir) else []),
+        *([("fetched before the load", _FETCHING[plan.hub.prefetch])] if plan.prefetch else []),
         ("nodes", f"{plan.placement.nodes}, with {plan.placement.gpus_per_node} GPUs each"),
         ("time limit", slurm.time_limit(plan.recipe, plan.profile) or "the partition's default"),
         ("workers may load for", f"{plan.health.attempts * plan.health.interval_s} s"),
@@ -26,7 +29,7 @@ def readme_view(plan: Plan, findings: tuple[Problem, ...]) -> dict[str, Any]:
         ("KV transfer", plan.transport or "none"),
         ("endpoint in the job", f"port {plan.ports.router} of node {plan.router.node}"),
     ]
-    rows = [*(_process_row(p) for p in (*plan.workers, plan.router)), client]
+    rows = [*(_process_row(p) for p in plan.programs), client]
     said = [_finding(f) for f in findings]
     return {
         "name": words.md(plan.recipe.name),

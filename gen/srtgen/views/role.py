@@ -53,16 +53,15 @@ def exports(process: Process, varying: frozenset[str]) -> list[tuple[str, Word]]
     return [(name, bind(shown(value), varying)) for name, value in process.env]
 
 
-def role_view(processes: tuple[Process, ...], router: bool) -> dict[str, Any]:
+def role_view(processes: tuple[Process, ...], summary: str = "") -> dict[str, Any]:
     """roles/<role>.sh: the first process's argv and environment, and what differs between the others."""
     common = _common(processes)
     varying = _varying(processes, common)
     first, last = processes[0], len(processes) - 1
     role = words.plain(first.role)
-    summary = "Starts the router inside its container." if router else f"Starts one {role} worker inside its container."
     return {
         "role": role,
-        "summary": Shell(summary),
+        "summary": Shell(summary or f"Starts one {role} worker inside its container."),
         "range": Shell(f"0 to {last}" if last else "0"),
         "image": first.image,
         "cleared": Shell(" ".join(environment.CLEARED)),

@@ -22,7 +22,9 @@ NAMES = frozenset(
     # router
     "list_minus_one "
     # client
-    "exit nothing hang retries exit_after".split()
+    "exit nothing hang retries exit_after "
+    # hub library
+    "no_network denied chunk_s drop_after".split()
 )
 
 
