@@ -112,6 +112,46 @@ def test_what_apptainer_hands_on(tmp_path: Path) -> None:
     assert handed == {"APPTAINERENV_ODD": ODD, "APPTAINERENV_SLURM_JOB_ID": "7test"}
 
 
+@pytest.mark.parametrize(("runtime", "keeps"), [("docker", "yes"), ("podman", "yes"), ("apptainer", "no"), ("pyxis", "no")])
+def test_which_programs_keep_containers(runtime: str, keeps: str, tmp_path: Path) -> None:
+    text = "if keeps_containers; then printf yes; else printf no; fi"
+    assert bash(text, tmp_path, LIBRARIES, plan=f"PLAN_RUNTIME={runtime}").stdout == keeps
+
+
+def test_what_a_container_gets_by_name(tmp_path: Path) -> None:
+    text = """export_names=(PATH HOME XDG_RUNTIME_DIR ENROOT_A DOCKER_HOST CONTAINERS_CONF APPTAINER_BIND LANG PATHS SRTGEN_STEP)
+collect_container_names
+printf '%s ' "${container_names[@]}"
+"""
+    assert bash(text, tmp_path, LIBRARIES, plan="").stdout == "LANG PATHS SRTGEN_STEP "
+
+
+@pytest.mark.parametrize(("mount", "fields"), [
+    ("/a:/b", 'type=bind,"source=/a","destination=/b"'), ("/a b:/c:ro", 'type=bind,"source=/a b","destination=/c",ro'),
+    ('/a,"b":/c', 'type=bind,"source=/a,""b""","destination=/c"')])
+def test_a_mount_of_apptainer(mount: str, fields: str, tmp_path: Path) -> None:
+    assert bash(f"mount_fields '{mount}'; printf '%s' \"${{REPLY}}\"", tmp_path, LIBRARIES, plan="").stdout == fields
+
+
+STEPS = [("engine_step bench bench bench.sh 0 --own 'x y'", "docker", ["--own", "x y"]), ("podman_step bench bench bench.sh 0", "podman", []),
+         ("apptainer_step bench bench bench.sh 0", "apptainer", [])]
+
+
+@pytest.mark.parametrize(("text", "runtime", "own"), STEPS)
+def test_a_step_by_its_name(text: str, runtime: str, own: list[str], tmp_path: Path) -> None:
+    words = step(tmp_path, f"PLAN_RUNTIME={runtime}", "step_argv=(srun)\n" + text)
+    assert words[0] == "srun" and words[-3:] == ["srtgen", "/srtgen/bench.sh", "0"]
+    assert not own or words[words.index(own[0]):][:2] == own
+
+
+def test_words_before_run_are_the_program(tmp_path: Path) -> None:
+    """engine_step.sh without its call of main."""
+    text = (LIB / "engine_step.sh").read_text().replace('main "$@"', 'printf "%s|" "${engine[@]}"; split_command podman --root "a b" run --rm run x; '
+                                                        'printf "%s|" "${engine[@]}" "${run_options[@]}"')
+    done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout == "false|podman|--root|a b|--rm|run|x|"
+
+
 REFERENCES = [
     ("podman", "rocm/atom:1", "docker.io/rocm/atom:1"), ("podman", "atom:1", "docker.io/library/atom:1"),
     ("podman", "quay.io/a/b:1", "quay.io/a/b:1"), ("podman", "host:5000/b:1", "host:5000/b:1"), ("podman", "localhost/b", "localhost/b"),

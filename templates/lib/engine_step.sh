@@ -7,6 +7,8 @@ shopt -s inherit_errexit
 
 readonly STOP_S=2 # from TERM to KILL: with the removal it must fit into Slurm's KillWait, which may be 5
 
+engine=(false) # the program: never empty, for "rm" is a program too
+
 # Sets engine to the words before "run", and run_options to those behind it.
 split_command() {
   engine=()

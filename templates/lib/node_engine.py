@@ -25,7 +25,9 @@ def last_words(command: "List[str]", timeout_s: int) -> str:
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               timeout=timeout_s)
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired:
+        return "no answer within {} s".format(timeout_s)
+    except OSError as error:
         return str(error)[-300:]
     text = done.stdout.decode("utf-8", "replace").strip()[-300:]
     return "" if done.returncode == 0 else text or "exit code {}".format(done.returncode)
