@@ -133,7 +133,7 @@ def test_a_mount_of_apptainer(mount: str, fields: str, tmp_path: Path) -> None:
     assert bash(f"mount_fields '{mount}'; printf '%s' \"${{REPLY}}\"", tmp_path, LIBRARIES, plan="").stdout == fields
 
 
-STEPS = [("engine_step bench bench bench.sh 0 --own 'x y'", "docker", ["--own", "x y"]), ("podman_step bench bench bench.sh 0", "podman", []),
+STEPS = [("engine_step docker bench bench bench.sh 0 --own 'x y'", "docker", ["--own", "x y"]), ("podman_step bench bench bench.sh 0", "podman", []),
          ("apptainer_step bench bench bench.sh 0", "apptainer", [])]
 
 
@@ -150,6 +150,19 @@ def test_words_before_run_are_the_program(tmp_path: Path) -> None:
                                                         'printf "%s|" "${engine[@]}" "${run_options[@]}"')
     done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout == "false|podman|--root|a b|--rm|run|x|"
+
+
+@pytest.mark.parametrize(("option", "limits"), [("", "memlock=-1:-1"), ("keep-groups", "host")])
+def test_limits_and_groups_by_whose_rights_it_has(option: str, limits: str) -> None:
+    text = (LIB / "engine_step.sh").read_text().replace("/dev/kfd /dev/dri/render*", "/dev/null").replace('main "$@"', f"""
+run_options=(--group-add {option})
+if has_own_rights; then :; fi
+collect_limits
+collect_devices
+printf "%s|" "${{limit_options[@]}}" "${{device_options[@]}}"
+""")
+    done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"--ulimit|{limits}|") and ("--group-add" in done.stdout) == (not option)
 
 
 REFERENCES = [

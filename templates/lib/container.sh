@@ -89,14 +89,14 @@ collect_container_names() {
   done
 }
 
-# Adds engine_step.sh with what docker and podman have in common; the arguments behind OPTIONS are the program's own.
+# Adds engine_step.sh for PROGRAM with what docker and podman have in common; arguments behind the usual four are its own.
 engine_step() {
-  local name="$1" role="$2" script="$3" argument="$4" option mount
-  shift 4
+  local program="$1" name="$2" role="$3" script="$4" argument="$5" option mount
+  shift 5
   collect_container_names
   step_argv+=(
     bash "${BUNDLE}/lib/engine_step.sh" "srtgen-${SLURM_JOB_ID}-${name}"
-    "${PLAN_RUNTIME}" "${engine_options[@]}" run
+    "${program}" "${engine_options[@]}" run
     --label "srtgen.job=${SLURM_JOB_ID}"
     --label "srtgen.uid=$(id -u)"
     "$@"
@@ -114,7 +114,7 @@ docker_step() {
   local user
   user="$(id -u):$(id -g)"
   ((PLAN_CONTAINER_ROOT == 0)) || user=0:0
-  engine_step "$@" --user "${user}"
+  engine_step docker "$@" --user "${user}"
 }
 
 # A user's podman has that user's rights. keep-groups: the groups that may open the devices; numbers do not work there
@@ -130,7 +130,7 @@ podman_step() {
   fi
   # Its cgroup stays the step's; SELinux would refuse what is mounted; the step's log is the log.
   options+=(--cgroups disabled --security-opt label=disable --log-driver none --pull never)
-  engine_step "$@" --user "${user}" "${options[@]}"
+  engine_step podman "$@" --user "${user}" "${options[@]}"
 }
 
 # Sets REPLY to a mount as apptainer's --mount wants it: fields of a CSV line. (--bind splits paths at commas.)

@@ -20,8 +20,18 @@ split_command() {
   run_options=("$@")
 }
 
-# Sets device_options to what of the GPU and RDMA devices this node has, with the limits and groups that they need:
-# a daemon grants any, a user's own engine only what the user has (keep-groups excludes other groups).
+# True if the program has only the user's own rights, and not a daemon's.
+has_own_rights() {
+  [[ " ${run_options[*]} " == *' keep-groups '* ]]
+}
+
+# Sets limit_options: a daemon grants any limit, a user's own program only what the user has.
+collect_limits() {
+  limit_options=(--ulimit memlock=-1:-1 --ulimit "nofile=$(ulimit -Hn):$(ulimit -Hn)")
+  ! has_own_rights || limit_options=(--ulimit host)
+}
+
+# Sets device_options to what of the GPU and RDMA devices this node has, with the groups that own them.
 collect_devices() {
   local path group
   local -A groups=()
@@ -29,11 +39,7 @@ collect_devices() {
   for path in /dev/kfd /dev/dri /dev/infiniband; do
     [[ ! -e "${path}" ]] || device_options+=(--device "${path}")
   done
-  if [[ " ${run_options[*]} " == *' keep-groups '* ]]; then
-    device_options+=(--ulimit host)
-    return 0
-  fi
-  device_options+=(--ulimit memlock=-1:-1 --ulimit "nofile=$(ulimit -Hn):$(ulimit -Hn)")
+  ! has_own_rights || return 0 # keep-groups excludes all others
   for path in /dev/kfd /dev/dri/render* /dev/dri/card* /dev/infiniband/*; do
     [[ -e "${path}" ]] || continue
     group="$(stat -c %g -- "${path}")"
@@ -73,6 +79,7 @@ main() {
   shift
   split_command "$@"
   collect_devices
+  collect_limits
   collect_slurm_names
   trap 'on_term "${name}"' TERM INT HUP
   remove_container "${name}" # of an earlier attempt of this very job
@@ -87,7 +94,7 @@ main() {
     --security-opt seccomp=unconfined \
     --entrypoint '' \
     --env TMPDIR=/tmp \
-    "${device_options[@]}" "${slurm_options[@]}" "${run_options[@]}" <&0 &
+    "${limit_options[@]}" "${device_options[@]}" "${slurm_options[@]}" "${run_options[@]}" <&0 &
   child=$!
   while :; do
     code=0
