@@ -29,7 +29,8 @@ find_bundle() {
     [[ -n "${folder}" && -f "${folder}/lib/srtgen.sh" ]] || continue
     [[ ! -e "${folder}/.srtgen-writing" ]] ||
       refuse "${folder} is half written (.srtgen-writing is there): generate it again"
-    manifest="$(<"${folder}/manifest.json")" 2>/dev/null || continue
+    [[ -r "${folder}/manifest.json" ]] || continue # a failing $(<…) ends the script, also before ||
+    manifest="$(<"${folder}/manifest.json")"
     if [[ "${manifest}" == *"\"id\": \"${PLAN_ID}\""* ]]; then
       BUNDLE="$(cd -- "${folder}" && pwd -P)" || continue
       readonly BUNDLE

@@ -21,7 +21,8 @@ controller_state() {
 accounting_state() {
   local job="$1" option line
   for option in '' '-c'; do
-    line="$(sacct ${option:+"${option}"} -n -P -X -j "${job}" -o State,ExitCode 2>/dev/null | head -n 1)" || line=''
+    line="$(sacct ${option:+"${option}"} -n -P -X -j "${job}" -o State,ExitCode 2>/dev/null)" || line=''
+    line="${line%%$'\n'*}" # not by head: a sacct that it cuts off fails
     [[ "${line}" != *'|'* ]] || {
       printf '%s %s\n' "${line%%[ |]*}" "${line##*|}"
       return 0

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
@@ -19,3 +26,31 @@ def golden(snapshot: SnapshotAssertion) -> SnapshotAssertion:
 def golden_invalid(snapshot: SnapshotAssertion) -> SnapshotAssertion:
     """The file below golden/invalid/ that the test's id names."""
     return snapshot.use_extension(InvalidFile)
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """tmp_path/bin, first on PATH before the system's folders."""
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    (tmp_path / "bin").mkdir()
+    return tmp_path / "bin"
+
+
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    """Signal handlers as they were."""
+    old = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in old.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def process() -> Iterator[list[subprocess.Popen[str]]]:
+    """Processes, each in a session of its own, that are killed in any case."""
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for one in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(one.pid, signal.SIGKILL)
+        one.wait()

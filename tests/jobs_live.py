@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import socket
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,8 +13,6 @@ from typing import Any
 from slurm_cluster import ENDED, SlurmCluster
 
 SHARED = "qwen3-0.6b-1p1d-shared-node"
-LIBC = ctypes.CDLL(None, use_errno=True)
-NEW_NET = 0x40000000
 
 
 @dataclass(frozen=True)
@@ -158,19 +154,7 @@ class Live:
 
     def occupy(self, node: str, port: int) -> None:
         """Somebody else (this process) listens on a port of a node until the scenario is over."""
-        def listen() -> None:
-            with open(f"/proc/{self.cluster._space(node)}/ns/net") as space:
-                if LIBC.setns(space.fileno(), NEW_NET):  # of this thread alone; the socket stays there
-                    raise OSError("cannot enter the node's network")
-            taken = socket.socket()
-            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            taken.bind(("0.0.0.0", port))
-            taken.listen(8)
-            self.strangers.append(taken)
-
-        thread = threading.Thread(target=listen)
-        thread.start()
-        thread.join()
+        self.strangers.append(self.cluster.listener(node, port))
         assert port in self.cluster.listening(node)
 
     def mount_tmpfs(self, node: str, path: Path, size: str = "4m") -> None:

@@ -177,14 +177,20 @@ def test_setup_may_take_longer_but_not_for_ever(rig: Rig) -> None:
     assert (run.code, "not one request finished for" in run.verdict["reason"]) == (20, True)
 
 
-def test_retries_are_visible(rig: Rig) -> None:
+@pytest.mark.parametrize("allowed, code, said", [
+    ("0", 21, "point c4 (1 of 1): 3 requests were retried"),
+    ("0.1", 0, "warning: 3 requests were retried"),
+])
+def test_retries_are_visible(rig: Rig, allowed: str, code: int, said: str) -> None:
     """The router counts one retry under prefill and under decode: it is one."""
     rig.points = ((4, 40),)
+    rig.data["MAX_FAILED_RATIO"] = allowed
     with counters(rig, "prefill", "decode") as servers:
         rig.env["BENCH_FAKE_RETRY"] = servers["router"].url
         run = rig.run()
     assert run.rows[0]["retried"] == "3"
-    assert "warning: 3 requests were retried" in run.output
+    assert run.code == code
+    assert said in run.output
 
 
 def test_requests_sent_twice_are_seen_at_the_workers(rig: Rig) -> None:

@@ -9,6 +9,7 @@ carries the id) are stored as VERBATIM and ID. `test_roles_run.py` checks the tr
 
 from __future__ import annotations
 
+import ast
 import re
 
 import pytest
@@ -16,6 +17,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from golden_file import BundleFile, left_over
 from shipped import BUNDLES, TEMPLATES, is_input, is_verbatim, made
+from srtgen import render
 
 RENDERED = {
     f"{name}/{path}": (name, path)
@@ -54,9 +56,19 @@ def test_verbatim_files(name: str) -> None:
     copies = {path: file.content for path, file in made(name).files.items() if is_verbatim(path)}
     assert copies == {path: (TEMPLATES / path).read_bytes() for path in copies}
     library = {p.relative_to(TEMPLATES).as_posix() for p in (TEMPLATES / "lib").iterdir() if p.is_file()}
-    always = {path for path in library if not path.startswith("lib/eval")}
-    assert always <= set(copies)
+    optional = tuple(start for starts, _ in render._OPTIONAL for start in starts)
+    assert {path for path in library if not path.startswith(optional)} <= set(copies)
     assert {"submit.sh", "wait.sh"} <= set(copies)
+
+
+@pytest.mark.parametrize("name", BUNDLES)
+def test_what_a_library_imports_is_in_the_bundle(name: str) -> None:
+    files = {path: file for path, file in made(name).files.items() if path.startswith("lib/") and path.endswith(".py")}
+    for path, file in files.items():
+        found = [alias.name for node in ast.walk(ast.parse(file.content)) if isinstance(node, ast.Import) for alias in node.names]
+        found += [node.module or "" for node in ast.walk(ast.parse(file.content)) if isinstance(node, ast.ImportFrom)]
+        ours = {f"lib/{module}.py" for module in found if (TEMPLATES / "lib" / f"{module}.py").exists()}
+        assert ours <= set(files), path
 
 
 @pytest.mark.parametrize("name", BUNDLES)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from eval_rig import write_questions
-from jobs_rig import FAST, SMALL, generate
+from jobs_rig import FAST, PAIR, SMALL, generate
 from slurm_cluster import SlurmCluster, require_slurm, standins_env
+from way_out import way_out
 
 pytestmark = pytest.mark.slurm
 
@@ -34,11 +35,11 @@ def _version() -> str:
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The 1P1D smoke recipe on one node, so that a cluster without namespaces can run it as well."""
+    """The 1P1D smoke recipe."""
     require_slurm()
     folder = tmp_path_factory.mktemp("eval")
     sets = (*SMALL, *EVAL, f"eval.target_python='{_version()}'")
-    return generate("qwen3-0.6b-1p1d-shared-node", "none", sets, folder / "job")
+    return generate(PAIR, "none", sets, folder / "job")
 
 
 @pytest.fixture(scope="module")
@@ -67,23 +68,24 @@ def _assert_green(state: str, result: dict[str, Any], folder: Path) -> None:
 
 
 def test_with_a_network_then_without(bundle: Path, questions: Path, tmp_path: Path) -> None:
-    with SlurmCluster(1, netns=False) as cluster:
-        _assert_green(*_run(cluster, bundle, questions))
-        wrong = _run(cluster, bundle, questions, STANDIN_FAULT="decode_0:answer_wrong=1", EVAL_ONLY="true")
-        assert (wrong[0], wrong[1]["exit_code"]) == ("FAILED", 23), wrong[1]
-        assert "gsm8k" in wrong[1]["reason"]
-    done = subprocess.run(
-        [bundle / "prefetch.sh"],
-        env={**os.environ, "SRTGEN_TASK_DATA": str(questions), "SRTGEN_CA_FILE": os.environ.get("PIP_CERT", "")},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    with SlurmCluster(1) as cluster:
+    with SlurmCluster(2) as cluster:
         route = cluster.node("exec", "node01", "ip", "route")
         assert "default" not in route
+        with way_out(cluster) as proxy:
+            _assert_green(*_run(cluster, bundle, questions, **proxy))
+        done = subprocess.run(
+            [bundle / "prefetch.sh"],
+            env={**os.environ, "SRTGEN_TASK_DATA": str(questions), "SRTGEN_CA_FILE": os.environ.get("PIP_CERT", "")},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
         empty = tmp_path / "nothing"
         empty.mkdir()
         state, result, folder = _run(cluster, bundle, empty)
         _assert_green(state, result, folder)
         assert json.loads((folder / "eval" / "venv.json").read_text())["ok"] is True
+        for fault, code, said in (("answer_wrong", 23, "gsm8k"), ("answer_empty", 22, "empty")):
+            state, result, _ = _run(cluster, bundle, empty, STANDIN_FAULT=f"decode_0:{fault}=1", EVAL_ONLY="true")
+            assert (state, result["exit_code"]) == ("FAILED", code), result
+            assert said in result["reason"]

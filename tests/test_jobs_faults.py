@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,20 @@ def take_metrics_port(live: Live) -> None:
     live.occupy(live.nodes[0], 29000)
 
 
+def leave_old_result(live: Live) -> None:
+    """What an older job measured lies where this one's first point is to be written."""
+    in_phase_load(live)
+    point = live.manifest()["recipe"]["benchmark"]
+    assert point["concurrencies"] == [2]
+    (live.results / "bench" / "c2.json").write_text('{"completed": 16}')
+
+
+def lower_descriptors(live: Live) -> None:
+    """As on a node whose slurmd was started with a low limit: no process below it can raise its own."""
+    live.cluster.restart_limited(live.nodes[0], 1000)
+    live.undo.append(lambda: live.cluster.restart_limited(live.nodes[0], None))
+
+
 def kill_step_daemon(live: Live) -> None:
     """kill -9 to the decode worker's slurmstepd while the client is at work."""
     live.phase("bench")
@@ -45,6 +60,13 @@ def kill_step_daemon_and_task(live: Live) -> None:
     worker = live.pids(live.nodes[1], "atom.entrypoints.openai_server")
     daemon = step_daemon_of(live, worker[0])
     live.cluster.node("exec", live.nodes[1], "kill", "-9", str(daemon), *map(str, worker))
+
+
+def kill_clients_step_daemon(live: Live) -> None:
+    live.phase("bench")
+    time.sleep(7)  # its heartbeat is first looked at after 5 s; what was never seen may only be late
+    client = live.until("the client", lambda: live.pids(live.nodes[0], "atom.benchmarks.benchmark_serving"))
+    live.cluster.node("exec", live.nodes[0], "kill", "-9", str(step_daemon_of(live, client[0])))
 
 
 def step_daemon_of(live: Live, pid: int) -> int:
@@ -121,6 +143,17 @@ BENCH = [
              waits=True),
     Scenario("requests-fail", 21, "benchmark: ", "bench", "bench",
              fault="atomesh_0:fail_ratio=0.3,fail_after=6,fail_status=400"),
+    Scenario("zero-tokens", 21, "benchmark: point c2 (1 of 1): 0 output tokens", "bench", "bench", fault="decode_0:empty,empty_after=7"),
+    Scenario("half-the-requests-fail", 21, "benchmark: point c2 (1 of 1): 10 of 20 requests failed", "bench", "bench",
+             fault="atomesh_0:fail_ratio=0.5,fail_after=6,fail_status=400"),
+    Scenario("hung-stream", 20, "benchmark: point c2 (1 of 1): not one request finished for ", "bench", "bench", waits=True,
+             sets=("benchmark.stall_timeout_s=3",), fault="decode_0:stall_stream=3,stall_stream_after=10"),
+    Scenario("retrying-router", 21, "requests were retried", "bench", "bench", 
+             fault="decode_0:fail_ratio=0.3,fail_after=7,fail_status=500"),
+    Scenario("old-result", 21, "c2.json exists before the point ran", "bench", "bench", fault="bench:nothing",
+             act=leave_old_result),
+    Scenario("few-descriptors", 10, "preflight: limits on {node}: at most 1000 open files, 4096 are needed", "preflight",
+             prepare=lower_descriptors),
     Scenario("one-slow-health-answer", fault="decode_0:slow_health=8,slow_health_at=3,tpot_s=0.2", seconds=90, waits=True),
 ]
 STEPD = [
@@ -128,6 +161,8 @@ STEPD = [
              act=kill_step_daemon, seconds=100, waits=True),
     Scenario("slurmstepd-and-task-killed", 11, "decode_0 on {node1} does not answer any more", "bench", "decode_0",
              recipe=PAIR, nodes=2, fault="decode_0:tpot_s=1", act=kill_step_daemon_and_task, seconds=100, waits=True),
+    Scenario("clients-slurmstepd-killed", 11, "bench on {node} shows no sign of life for 5 s", "bench", "bench", recipe=PAIR, nodes=2,
+             fault="decode_0:tpot_s=0.5", act=kill_clients_step_daemon, seconds=100, waits=True),
 ]
 TEARDOWN = [
     Scenario("ignores-term", fault="*_0:ignore_term", env={"SRTGEN_GRACE_S": "3"}, seconds=90, waits=True),

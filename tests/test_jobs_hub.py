@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -81,6 +82,34 @@ def kill_half_way(live: Live) -> None:
     live.notes["again"] = live.cluster.wait(job, 120)
 
 
+def hold_cache(live: Live) -> None:
+    """A bundle whose fetching waits until the scenario lets it go on."""
+    prefetching("shared", 2 << 20)(live)
+    (live.folder / "cache" / "hub").mkdir()
+    handle = os.open(live.folder / "cache" / "hub" / f".{MODEL}.lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    live.notes["go on"] = lambda: os.close(handle)
+
+
+def two_at_once(live: Live) -> None:
+    """Two jobs on a node each come to the same cache."""
+    def log(job: str) -> str:
+        path = live.bundle / "results" / job / "logs" / "prefetch_0.log"
+        return path.read_text() if path.exists() else ""
+
+    second = live.cluster.sbatch(live.script, env=live.env, cwd=live.cwd, args=[f"--nodelist={live.nodes[1]}"])
+    for job in (live.job, second):
+        live.until("a job that waits", lambda job=job: "waiting for another job that fetches this model" in log(job))
+    live.notes["go on"]()
+    live.notes["second"] = live.cluster.wait(second, 120)
+
+
+def on_first_node(live: Live) -> str:
+    return live.cluster.sbatch(live.script, env=live.env, cwd=live.cwd, args=[f"--nodelist={live.nodes[0]}"])
+
+
+TWO = Scenario("prefetch-two-at-once", nodes=2, own_bundle=True, sets=(NO_HOME,), env=HUB, fault="prefetch_0:chunk_s=0.01",
+               prepare=hold_cache, submit=on_first_node, act=two_at_once)
 GREEN = [
     Scenario("prefetch-shared-none", recipe=PAIR, nodes=2, own_bundle=True, sets=(NO_HOME,), env=HUB, prepare=prefetching("shared")),
     Scenario("prefetch-local-pyxis", recipe=PAIR, nodes=2, own_bundle=True, profile="pyxis", env={"STANDIN_HUB": "/server"},
@@ -145,6 +174,14 @@ def test_the_next_job_goes_on_where_the_killed_one_was(outcome: Outcome) -> None
     live = outcome.live
     assert live.notes["half"] > 1 << 20
     assert live.notes["again"] == ("COMPLETED", "0:0")
+    assert snapshot(live.folder / "cache" / "hub" / MODEL) == wanted(live)
+
+
+@on(TWO)
+def test_two_jobs_share_one_cache(outcome: Outcome) -> None:
+    check(outcome)
+    live = outcome.live
+    assert live.notes["second"] == ("COMPLETED", "0:0")
     assert snapshot(live.folder / "cache" / "hub" / MODEL) == wanted(live)
 
 

@@ -7,10 +7,13 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
 from jobs.shell import HEAD, LIB, bash
 
 OPEN = "mkdir q; events_open q\n"
-SHOW = 'show() { printf "%s|%s|%s\\n" "${event_kind}" "${event_name}" "${event_text}"; }\n'
+SHOW = """show() { printf '%s|%s|%s\\n' "${event_kind}" "${event_name}" "${event_text}"; }
+quiet() { next_event 0.2; [[ -n "${event_kind}" ]] || printf 'quiet\\n'; }
+"""
 
 
 def events(text: str, tmp_path: Path) -> str:
@@ -119,3 +122,60 @@ def test_signals_are_noted_at_once_and_the_first_stays(tmp_path: Path) -> None:
 def test_the_code_of_a_helper_that_ends_at_once(tmp_path: Path) -> None:
     out = events("for n in 1 2 3 4 5 6; do start_helper h bash -c 'exit 4'; next_event 5; show; done", tmp_path)
     assert out == "end|h|4\n" * 6
+
+
+NOTES = [("note_signal USR1; note_signal TERM", "USR1"), ("note_signal TERM; note_signal USR1", "TERM")]
+
+
+@pytest.mark.parametrize(("calls", "kept"), NOTES)
+def test_a_signal_before_the_queue_is_open_is_kept(calls: str, kept: str, tmp_path: Path) -> None:
+    done = bash(f'{calls}; printf "%s" "${{stop_signal}}"', tmp_path, ["events"])
+    assert (done.returncode, done.stdout) == (0, kept)
+
+
+def test_a_noted_signal_ends_the_wait_for_an_event(tmp_path: Path) -> None:
+    assert events('note_signal TERM; SECONDS=0; next_event 20; show; ((SECONDS < 10))', tmp_path) == "signal||\n"
+
+
+@pytest.mark.parametrize("name", ["absent", "ended"])
+def test_what_does_not_run_cannot_be_ended(name: str, tmp_path: Path) -> None:
+    text = f"""start_helper ended true
+next_event 5; show
+end_task {name}
+quiet"""
+    assert events(text, tmp_path) == "end|ended|0\nquiet\n"
+
+
+def test_a_task_that_was_ended_is_not_lost(tmp_path: Path) -> None:
+    """end_task forgets its process, so that nobody reports it twice."""
+    text = """start_helper one bash -c 'printf "ready\\tone\\t\\n"; exec sleep 30'
+next_event 5
+end_task one
+next_event 5; show
+find_lost_tasks; find_lost_tasks; quiet"""
+    assert events(text, tmp_path) == "end|one|143\nquiet\n"
+
+
+def test_a_lost_task_is_told_at_the_second_look_and_once(tmp_path: Path) -> None:
+    text = """true & wait $!
+task_pid[gone]=$!
+find_lost_tasks; quiet
+find_lost_tasks; next_event 1; show
+find_lost_tasks; find_lost_tasks; quiet"""
+    assert events(text, tmp_path) == "quiet\nend|gone|137\nquiet\n"
+
+
+def test_a_name_and_a_word_with_blanks_reach_the_task(tmp_path: Path) -> None:
+    text = """start_task 'clean_n0,n1' bash -c '[[ $1 == "a  b" && $# == 2 && -z $2 ]]' x 'a  b' ''
+next_event 5; show
+start_task absent no_such_program 2>/dev/null
+next_event 5; show"""
+    assert events(text, tmp_path) == "end|clean_n0,n1|0\nend|absent|127\n"
+
+
+def test_each_step_has_its_own_turn(tmp_path: Path) -> None:
+    text = """open_turn one q; open_turn two q
+for n in one two; do start_task $n bash -c "read -r line <q/turn_$n"; done
+give_turn two; next_event 5; show
+give_turn one; next_event 5; show"""
+    assert events(text, tmp_path) == "end|two|0\nend|one|0\n"

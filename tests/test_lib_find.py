@@ -67,6 +67,57 @@ def test_another_manifest_in_the_way_is_passed_over(tmp_path: Path) -> None:
     assert done.stdout == f"found {bundle}\n"
 
 
+def part(tmp_path: Path, text: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Lines of bash with the functions of _find_bundle.sh: what stands below them starts the job."""
+    functions, below, _ = FIND.partition('\n[[ -n "${SLURM_JOB_ID:-}" ]]')
+    assert below
+    names = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "SLURM_JOB_ID": "7", **env}
+    return subprocess.run(["bash", "-c", f"{functions}\n{text}"], env=names, cwd="/", capture_output=True, text=True, timeout=20)
+
+
+def test_refuse_ends_with_the_preflight_code(tmp_path: Path) -> None:
+    done = part(tmp_path, "refuse 'it is so'; printf on")
+    assert (done.returncode, done.stdout, done.stderr) == (10, "", "run.sbatch: it is so\n")
+
+
+GUESSES: dict[str, tuple[str, dict[str, str], list[str]]] = {
+    "all": ("printf 'A=b\\n   Command={t}/a b/run.sbatch\\n   WorkDir=/w\\n'", {"SRTGEN_BUNDLE_DIR": "/mine", "SLURM_SUBMIT_DIR": "/sub"},
+            ["/mine", "{t}/a b", "{t}/a b", "/sub"]),
+    "over a link": ("printf '   Command={t}/link/run.sbatch\\n'", {"SLURM_SUBMIT_DIR": "/sub"}, ["{t}/link", "{t}/a b", "/sub"]),
+    "relative": ("printf '   Command=a b/run.sbatch\\n   WorkDir={t}\\n'", {}, ["{t}/a b", "{t}/a b", "{t}"]),
+    "with arguments": ("printf '   Command={t}/a b/run.sbatch x.sbatch y\\n'", {"SLURM_SUBMIT_DIR": "/sub"}, ["{t}/a b", "{t}/a b", "/sub"]),
+    "from standard input": ("printf '   Command=(null)\\n   WorkDir=/w\\n'", {}, ["/w"]),
+    "Slurm does not answer": ("exit 1", {"SLURM_SUBMIT_DIR": "/sub"}, ["/sub"]),
+    "a file that is gone": ("printf '   Command=/no/run.sbatch\\n'", {"SLURM_SUBMIT_DIR": "/sub"}, ["/no", "", "/sub"]),
+}
+
+
+@pytest.mark.parametrize("case", GUESSES)
+def test_bundle_candidates_best_first(case: str, tmp_path: Path) -> None:
+    scontrol, env, expected = GUESSES[case]
+    (tmp_path / "a b").mkdir()
+    (tmp_path / "a b" / "run.sbatch").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "a b")
+    stub(tmp_path / "bin", "scontrol", scontrol.format(t=tmp_path))
+    done = part(tmp_path, "bundle_candidates", **env)
+    assert done.stdout.splitlines() == [folder.format(t=tmp_path) for folder in expected], done.stderr
+
+
+def test_find_bundle_sets_a_real_path_and_passes_over_what_is_no_bundle(tmp_path: Path) -> None:
+    stub(tmp_path / "bin", "scontrol", "exit 1")
+    bundle = make_bundle(tmp_path / "one")
+    (tmp_path / "link").symlink_to(bundle)
+    text = 'find_bundle; printf "%s" "${BUNDLE}"; BUNDLE=x'
+    done = part(tmp_path, text, SLURM_SUBMIT_DIR=str(tmp_path / "link"))
+    assert done.stdout == str(bundle) and "BUNDLE: readonly variable" in done.stderr
+    copied = make_bundle(tmp_path / "two")
+    (copied / "manifest.json").unlink()
+    done = part(tmp_path, text, SRTGEN_BUNDLE_DIR=str(copied), SLURM_SUBMIT_DIR=str(bundle))
+    assert done.stdout == str(bundle), done.stderr
+    alone = part(tmp_path, text, SRTGEN_BUNDLE_DIR=str(copied))
+    assert alone.returncode == 10 and "the bundle of this job is not found" in alone.stderr
+
+
 def refused(done: subprocess.CompletedProcess[str], text: str) -> bool:
     return (done.returncode, done.stdout) == (10, "") and done.stderr.startswith("run.sbatch: ") and text in done.stderr
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jobs.server import Answer, server
 from jobs.shell import LIB
 
 sys.path.insert(0, str(LIB))
@@ -22,36 +19,7 @@ import evidence  # noqa: E402
 import health_wait  # noqa: E402
 import router_check  # noqa: E402
 
-Answer = Callable[[str, Any], tuple[int, Any]]
 PROXIES = {name: "http://127.0.0.1:9" for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy")}
-
-
-@contextmanager
-def server(answer: Answer) -> Iterator[int]:
-    """An HTTP server whose answers a function gives: (status, JSON or bytes)."""
-    class Handler(BaseHTTPRequestHandler):
-        def reply(self) -> None:
-            length = int(self.headers.get("Content-Length") or 0)
-            status, body = answer(self.path, json.loads(self.rfile.read(length)) if length else None)
-            data = body if isinstance(body, bytes) else json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        do_GET = do_POST = reply
-
-        def log_message(self, *args: object) -> None:
-            pass
-
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    httpd.daemon_threads = True
-    threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    try:
-        yield httpd.server_address[1]
-    finally:
-        httpd.shutdown()
-        httpd.server_close()
 
 
 def run(program: str, *words: str, timeout: float = 30) -> tuple[int, list[list[str]]]:

@@ -50,7 +50,7 @@ def plan(**more: object) -> Namespace:
     values: dict[str, object] = {
         "bundle": "", "results": "/tmp", "runtime": "none", "interface": "", "transport": "", "ib_device": "", "gid_index": "",
         "model": "", "cpus_per_task": "", "gpus": 8, "drain": 0, "concurrency": 0, "strict": 0, "image": [], "mount": [],
-        "listen": [], "host": ["n0", "n1"], "skip": [], "node_cpus": [], "command": [], "running_job": [],
+        "listen": [], "host": ["n0", "n1"], "skip": [], "node_cpus": [], "jit_cache": "", "command": [], "running_job": [],
         "stage": "", "own": [], "writable": [], "offline": 0, "prefetch": "none", "hub_model": "", "hub_cache": "",
         "engine_option": [], "probe": [], "tool": []}
     return Namespace(**{**values, **more})
@@ -331,6 +331,16 @@ def test_a_node_that_cannot_run_the_checks_still_reports(case: str, tmp_path: Pa
     check, last = run_node(tmp_path, bundle, path)
     assert last == ["n1", "end"]
     assert check[:4] == ["n1", "check", "tools" if case == "python" else "bundle", "fail"]
+
+
+def test_a_python_that_is_too_old_is_named(tmp_path: Path) -> None:
+    stub(tmp_path / "bin", "python3", """case $* in
+--version) echo 'Python 3.6.8' ;;
+*) echo 'SyntaxError: future feature annotations is not defined' >&2; exit 1 ;;
+esac""")
+    check, last = run_node(tmp_path, fake_bundle(tmp_path), f"{tmp_path}/bin:/usr/bin:/bin")
+    assert check == ["n1", "check", "tools", "fail", "python3 is older than 3.8: Python 3.6.8"]
+    assert last == ["n1", "end"]
 
 
 LIBRARIES = ["log", "result", "events", "steps", "watch", "preflight", "addresses"]

@@ -1,4 +1,4 @@
-"""lib/result.sh and lib/log.sh: result.json in pure bash."""
+"""lib/result.sh: result.json in pure bash."""
 
 from __future__ import annotations
 
@@ -74,13 +74,46 @@ def test_the_old_result_stays_until_the_new_one_is_whole(tmp_path: Path) -> None
     assert (tmp_path / "result.json").read_text() == "old"
 
 
-def test_log_lines_carry_time_and_go_to_both(tmp_path: Path) -> None:
-    done = bash("log_file=job.log\nlog 'two  words'", tmp_path, ["log"])
-    assert done.stdout == (tmp_path / "job.log").read_text()
-    stamp, _, text = done.stdout.partition(" ")
-    assert len(stamp) == len("2026-01-01T00:00:00+0000") and text == "two  words\n"
+@pytest.mark.parametrize(("raw", "text"), [("", ""), ("plain", "plain"), (r"a\xffb\xe2\x82", "a?b??"), (r"\xe2\x82\xac\t|", "€\t|"), (r"\x80", "?")])
+def test_text_without_what_is_no_text(raw: str, text: str, tmp_path: Path) -> None:
+    done = bash(f"utf8_only $'{raw}'; printf '%s' \"${{REPLY}}\"", tmp_path, ["log", "result"])
+    assert done.stdout == text
 
 
-@pytest.mark.parametrize(("cs", "text"), [(0, "0.00"), (7, "0.07"), (123, "1.23"), (360000, "3600.00")])
-def test_seconds(cs: int, text: str, tmp_path: Path) -> None:
-    assert bash(f'seconds_of {cs}; printf "%s" "${{REPLY}}"', tmp_path, ["log"]).stdout == text
+@pytest.mark.parametrize(("words", "wanted"), [("", []), ("''", [""]), ("a 'b \" c'", ["a", 'b " c']), ("'1' '[2]'", ["1", "[2]"])])
+def test_a_list_of_strings(words: str, wanted: list[str], tmp_path: Path) -> None:
+    done = bash(f"json_list {words}; printf '%s' \"${{REPLY}}\"", tmp_path, ["log", "result"])
+    assert json.loads(done.stdout) == wanted
+
+
+@pytest.mark.parametrize(("words", "wanted"), [("", []), ("1 '{\"a\":[]}' '\"x\"'", [1, {"a": []}, "x"]), ("null", [None])])
+def test_a_list_of_json(words: str, wanted: list[object], tmp_path: Path) -> None:
+    done = bash(f"json_join {words}; printf '%s' \"${{REPLY}}\"", tmp_path, ["log", "result"])
+    assert json.loads(done.stdout) == wanted
+
+
+def test_the_document_of_a_failed_job_is_one_line(tmp_path: Path) -> None:
+    text = """result_code=11 result_verdict=failed result_reason=$'two\\nlines' result_failed='{"step":"a"}' result_eval='{"m":1}'
+result_modified=('a b' c) result_nodes=('{"index":0}')
+result_text
+printf '%s' "${REPLY}" """
+    done = bash(text, tmp_path, ["log", "result"], plan="")
+    assert "\n" not in done.stdout
+    result = json.loads(done.stdout)
+    assert (result["exit_code"], result["reason"], result["failed"], result["eval"]) == (11, "two\nlines", {"step": "a"}, {"m": 1})
+    assert (result["bundle_modified"], result["nodes"], result["attempt"]) == (["a b", "c"], [{"index": 0}], 1)
+
+
+def test_a_warning_is_logged_and_kept(tmp_path: Path) -> None:
+    done = bash("warn two  words; warn 'a  b'; json_list \"${result_warnings[@]}\"; printf '%s' \"${REPLY}\"", tmp_path, ["log", "result"])
+    first, second, kept = done.stdout.splitlines()
+    assert first.endswith(" warning: two words") and second.endswith(" warning: a  b")
+    assert json.loads(kept) == ["two words", "a  b"]
+
+
+def test_a_lost_result_is_remembered_until_a_write_succeeds(tmp_path: Path) -> None:
+    done = bash("write_result; result_file=later/result.json; write_result; printf '%s ' \"${result_lost}\"; mkdir later; write_result\n"
+                "printf '%s' \"${result_lost}\"", tmp_path, ["log", "result"], plan="")
+    warning, codes = done.stdout.splitlines()
+    assert "cannot write later/result.json" in warning and codes == "1 0"
+    assert [path.name for path in (tmp_path / "later").iterdir()] == ["result.json"]

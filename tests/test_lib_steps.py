@@ -225,3 +225,98 @@ def test_the_code_of_a_host_step_that_ends_at_once(tmp_path: Path) -> None:
         process = host_step(tmp_path, "exit 6")
         process.communicate(timeout=20)
         assert process.returncode == 6
+
+
+RUN = """show() { printf '> %s\\n' "$*"; }
+mkdir -p r/logs q
+job_folder=${PWD}/r run_folder=${PWD}/q
+node_hosts=(n0 n1)
+collect_mounts
+collect_export_names
+events_open q
+"""
+
+
+def started(tmp_path: Path, text: str, srun: str, plan: str = "", env: dict[str, str] | None = None) -> list[str]:
+    """What the text showed; srun is a small program."""
+    stub(tmp_path / "bin", "srun", srun)
+    done = bash(RUN + text, tmp_path, LIBRARIES, env, plan=plan)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    return [line[2:] for line in done.stdout.splitlines() if line.startswith("> ")]
+
+
+def test_a_step_is_a_task_with_its_own_srun(tmp_path: Path) -> None:
+    text = """start_step decode_0 decode 1 'roles/decode.sh' 0 0
+start_step 'bench' bench 0 bench.sh 0 0
+show "${steps[@]} ${step_role[decode_0]} ${step_host[decode_0]} ${step_role[bench]} ${step_host[bench]}"
+for n in 1 2; do next_event 5; show "${event_kind} ${event_name} ${event_text}"; done"""
+    srun = 'printf "%s\\n" "$*" "in=$(cat)"; printf "srun: error: x\\n" >&2; [[ $* == *--job-name=bench* ]] || exit 7'
+    first, *ends = started(tmp_path, text, f'exec >>{tmp_path}/out-"${{SRTGEN_STEP}}"; {srun}')
+    assert first == "decode_0 bench decode n1 bench n0"
+    assert sorted(ends) == ["end bench 0", "end decode_0 7"]
+    words, stdin = (tmp_path / "out-decode_0").read_text().splitlines()
+    assert "--nodelist=n1" in words and words.endswith(f"bash {tmp_path}/bundle/lib/host_step.sh {tmp_path}/bundle/roles/decode.sh 0")
+    assert stdin == "in="
+    assert (tmp_path / "r" / "logs" / "decode_0.log").read_text() == "srun: error: x\n"
+
+
+def test_a_step_with_a_turn_starts_at_once_and_reads_its_turn(tmp_path: Path) -> None:
+    text = """start_step atomesh_0 atomesh 0 roles/atomesh.sh 0 1
+next_event 0.3; show "${event_kind}"
+give_turn atomesh_0
+next_event 5; show "${event_kind} ${event_name} ${event_text}\""""
+    srun = f'printf up >{tmp_path}/up; read -r line; [[ ${{line}} == go && ${{SRTGEN_TURN}} == 1 && -e {tmp_path}/up ]]'
+    assert started(tmp_path, text, srun) == ["", "end atomesh_0 0"]
+
+
+def test_a_step_is_run_in_the_plans_container(tmp_path: Path) -> None:
+    text = "start_step prefill_0 prefill 0 roles/prefill.sh 3 0; next_event 5"
+    started(tmp_path, text, f'printf "%s\\n" "$@" >{tmp_path}/argv', PYXIS)
+    words = (tmp_path / "argv").read_text().splitlines()
+    assert "--container-image=rocm/atom-dev:nightly_202607231538" in words and words[-2:] == ["/srtgen/roles/prefill.sh", "3"]
+
+
+@pytest.mark.parametrize(("turn", "stdin", "flag"), [("", "", "0"), ("${PWD}/turn file", "go", "1")])
+def test_the_input_of_a_step_is_its_turn_or_nothing(turn: str, stdin: str, flag: str, tmp_path: Path) -> None:
+    (tmp_path / "turn file").write_text("go")
+    text = f'step_argv=(srun "a  b" "")\nrun_step agg_0 agg "{turn}" {flag} || show "code $?"'
+    srun = 'printf "> %s|%s|%s|%s|%s\\n" "$1" "$#" "${SRTGEN_STEP}" "${SRTGEN_TURN}" "$(cat)"; exit 5'
+    assert started(tmp_path, text, srun) == [f"a  b|2|agg_0|{flag}|{stdin}", "code 5"]
+
+
+STEP_LISTS = [("printf 'a 7.1\\nb 7.2\\n'", "a 7.1\nb 7.2"), ("printf ''", ""), ("printf 'a 7.1\\n'; exit 1", ""), ("printf 'slurm_load: x\\n' >&2; exit 1", "")]
+
+
+@pytest.mark.parametrize(("squeue", "listed"), STEP_LISTS)
+def test_the_steps_that_slurm_knows(squeue: str, listed: str, tmp_path: Path) -> None:
+    stub(tmp_path / "bin", "squeue", f'[[ $* == "--steps --noheader --jobs=7 --format=%j %i" ]] || exit 3\n{squeue}')
+    done = bash('step_ids; printf "%s" "${REPLY}"', tmp_path, LIBRARIES, plan="")
+    assert (done.returncode, done.stdout, done.stderr) == (0, listed, "")
+
+
+@pytest.mark.parametrize(("name", "runs"), [("decode_0", True), ("bench", False), ("absent", False)])
+def test_a_step_runs_until_its_end_was_seen(name: str, runs: bool, tmp_path: Path) -> None:
+    text = f"step_role[decode_0]=decode step_role[bench]=bench step_code[bench]=0\nif step_runs {name}; then printf yes; else printf no; fi"
+    assert bash(text, tmp_path, LIBRARIES, plan="").stdout == ("yes" if runs else "no")
+
+
+@pytest.mark.parametrize("call", ["signal_steps TERM decode", "signal_steps TERM absent", "signal_steps KILL", "signal_steps TERM '*'"])
+def test_a_signal_for_nobody_is_refused(call: str, tmp_path: Path) -> None:
+    stub(tmp_path / "bin", "squeue", SQUEUE)
+    stub(tmp_path / "bin", "scancel", f"printf x >{tmp_path}/sent")
+    assert bash(f"{call} || printf refused", tmp_path, LIBRARIES, plan="").stdout == "refused"
+    assert not (tmp_path / "sent").exists()
+
+
+PASSED = [("PLAN_PASS_ENV=(A A B)", {"A": "", "B": "1"}, ["A", "B"]), ("PLAN_REQUIRE_ENV=(B)", {"B": "x", "SRTGEN_PASS_ENV": "B\n A\tC", "A": "1"}, ["B", "A"])]
+
+
+@pytest.mark.parametrize(("plan", "env", "wanted"), PASSED)
+def test_each_name_is_exported_once_if_it_is_set(plan: str, env: dict[str, str], wanted: list[str], tmp_path: Path) -> None:
+    done = bash('collect_export_names; collect_export_names; printf "%s\\n" "${export_names[@]}"', tmp_path, LIBRARIES, env, plan=plan)
+    assert [name for name in done.stdout.splitlines() if name in ("A", "B", "C")] == wanted
+
+
+def test_a_role_without_options_of_its_own(tmp_path: Path) -> None:
+    words = argv(tmp_path, "PLAN_SRUN_OPTIONS=(--mem=0)", "srun_argv agg_0 agg n1")
+    assert words[-1] == "--mem=0" and "--nodelist=n1" in words

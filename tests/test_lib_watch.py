@@ -1,4 +1,4 @@
-"""lib/watch.sh, client.sh, router.sh, health_wait.sh, quality.sh: what an event means for the job."""
+"""lib/watch.sh: what an event means for the job."""
 
 from __future__ import annotations
 
@@ -6,40 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from jobs.shell import LIB, bash, stub
-
-LIBRARIES = ["log", "result", "events", "steps", "container", "watch", "preflight", "addresses", "health_wait", "router", "client", "quality"]
-SETUP = """job_folder="${PWD}"
-rm -rf q; mkdir -p logs bench eval q bundle
-ln -sfn LIBDIR bundle/lib
-result_file=result.json
-clock_begin
-events_open q
-trap_signals
-node_hosts=(n0 n1)
-node_addresses=(127.0.0.1 127.0.0.1)
-steps=(prefill_0 decode_0 atomesh_0 bench eval)
-for s in prefill_0:prefill:n0 decode_0:decode:n1 atomesh_0:atomesh:n0 bench:bench:n0 eval:bench:n0; do
-  IFS=: read -r name role host <<<"${s}"
-  step_role[${name}]=${role} step_host[${name}]=${host}
-done
-result_phase=PHASE
-trap 'write_result' EXIT
-""".replace("LIBDIR", str(LIB))
-RUNNING = "   JobState=RUNNING Reason=None Dependency=(null)"
-
-
-def judge(tmp_path: Path, text: str, phase: str = "load", job: str = RUNNING, plan: str = "", env: dict[str, str] | None = None,
-          ) -> tuple[int, dict[str, object]]:
-    """Exit code and result.json of a shell that acts on events."""
-    stub(tmp_path / "bin", "scontrol", f"printf '%s\\n' '{job}'")
-    done = bash(SETUP.replace("PHASE", phase) + text, tmp_path, LIBRARIES, env, plan=plan)
-    assert done.stderr == ""
-    return done.returncode, json.loads((tmp_path / "result.json").read_text())
-
-
-def end(name: str, code: int) -> str:
-    return f'printf "end\\t{name}\\t{code}\\n" >&"${{events_fd}}"; pump 1\n'
+from jobs.running import ENDING, RUNNING, act, end, event, judge, shown
 
 
 @pytest.mark.parametrize("phase", ["load", "router", "canary", "bench"])
@@ -128,100 +95,180 @@ def test_the_first_failure_stays_the_reason(tmp_path: Path) -> None:
     assert (rc, result["exit_code"], result["reason"]) == (143, 11, "first")
 
 
-CLIENT = [
-    ("0", "", 0, ""), ("20", "", 20, "benchmark: the client ended with exit code 20"),
-    ("21", '{"reason":"3 of 10 failed","points":2,"valid":1}', 21, "benchmark: 3 of 10 failed"),
-    ("137", "", 20, "benchmark: the client ended with exit code 137 (signal 9)"), ("1", "", 20, "benchmark: the client ended with exit code 1"),
-]
-NO_PROBE = "LATE_DEATH() { :; }\njudge_servers() { :; }\n"
-
-
-@pytest.mark.parametrize(("code", "verdict", "wanted", "reason"), CLIENT)
-def test_the_end_of_the_client(code: str, verdict: str, wanted: int, reason: str, tmp_path: Path) -> None:
-    if verdict:
-        (tmp_path / "bench").mkdir()
-        (tmp_path / "bench" / "verdict.json").write_text(verdict)
-    rc, result = judge(tmp_path, f"{NO_PROBE}step_code[bench]={code}\njudge_client", "bench")
-    assert (rc, result["reason"]) == (wanted, reason)
-    assert result["bench"] == ({"points": 2, "valid": 1} if verdict else None)
-
-
-def test_a_component_that_dies_after_the_client_failed_is_the_reason(tmp_path: Path) -> None:
-    text = NO_PROBE + """step_code[bench]=1
-(sleep 1; printf 'end\\tdecode_0\\t1\\n' >&"${events_fd}") &
-judge_client"""
+def test_a_pump_without_an_event_finds_lost_tasks(tmp_path: Path) -> None:
+    text = "true & wait $!\ntask_pid[decode_0]=$!\nfor n in 1 2 3; do pump 0.05; done"
     rc, result = judge(tmp_path, text, "bench")
-    assert (rc, result["reason"]) == (11, "decode_0 on n1 ended with exit code 1 in phase bench")
+    assert (rc, result["reason"]) == (11, "decode_0 on n1 ended with exit code 137 (signal 9) in phase bench")
 
 
-def test_a_server_that_is_gone_when_the_client_fails_is_the_reason(tmp_path: Path) -> None:
-    rc, result = judge(tmp_path, "step_code[bench]=1\nworker_addresses=(decode_0=127.0.0.1:9)\njudge_client", "bench",
-                       plan="PLAN_ROUTER_PORT=9")
-    assert rc in (11, 13)
-    assert "does not answer any more: /health: connection refused" in str(result["reason"])
+def test_what_a_helper_says_is_kept_with_its_blanks(tmp_path: Path) -> None:
+    text = event("failed", "router", "it lists  nothing") + 'pump 1; show "${helper_failure[router]}"; ' + event("progress", "canary", "2 done") + "pump 1"
+    done = act(tmp_path, text)
+    assert shown(done) == ["it lists  nothing"] and done.stdout.endswith(" canary: 2 done\n")
 
 
-def test_a_client_without_a_sign_of_life(tmp_path: Path) -> None:
-    text = "beat_since=$((SECONDS - 3))\ncheck_beat\nprintf 'alive\\n' >alive"
-    rc, result = judge(tmp_path, text, "bench", env={"SRTGEN_CLIENT_SILENT_S": "2"})
-    assert rc == 11 and "no sign of life for 2 s" in str(result["reason"])
-    (tmp_path / "logs" / ".bench.alive").write_text("10\n")
-    rc, _ = judge(tmp_path, text, "bench", env={"SRTGEN_CLIENT_SILENT_S": "2"})
-    assert rc == 0 and (tmp_path / "alive").exists()
+DRAINED = [
+    (event("end", "decode_0", "9"), ["9", ""]), (event("end", "watch", "3"), ["", "3"]), (event("fatal", "decode_0", "HIP out of memory"), ["", ""]),
+    (event("lost", "decode_0", "refused"), ["", ""]), ("kill -TERM $$\n", ["", ""]), ("", ["", ""]),
+]
 
 
-def test_the_deadline_says_who_is_missing_and_where_its_log_is(tmp_path: Path) -> None:
-    text = "worker_ready[prefill_0]=1\ncollect_worker_addresses\npending_reason[decode_0]='HTTP 503'\nfail_late"
-    rc, result = judge(tmp_path, text)
-    assert rc == 12
-    assert result["reason"] == f"not ready after 900 s: decode_0 on n1 (HTTP 503, log {tmp_path}/logs/decode_0.log)"
+@pytest.mark.parametrize(("what", "codes"), DRAINED)
+def test_a_job_that_is_ending_only_notes_ends(what: str, codes: list[str], tmp_path: Path) -> None:
+    done = act(tmp_path, what + 'drain 0.2; show "${step_code[decode_0]:-}"; show "${task_code[watch]:-}"')
+    assert shown(done) == codes
 
 
-def test_progress(tmp_path: Path) -> None:
-    text = "load_start=$((SECONDS - 31))\ncollect_worker_addresses\nworker_ready[prefill_0]=1\npending_reason[decode_0]=refused\nlog_progress >out"
-    judge(tmp_path, text)
-    assert "loading: 31 s, ready 1/2, waiting for decode_0 (refused)" in (tmp_path / "out").read_text()
+def test_a_drain_without_an_event_finds_lost_tasks(tmp_path: Path) -> None:
+    text = "true & wait $!\ntask_pid[decode_0]=$!\nfor n in 1 2 3; do drain 0.05; done\nshow ${step_code[decode_0]}"
+    assert shown(act(tmp_path, text)) == ["137"]
 
 
-def test_clients_know_every_server(tmp_path: Path) -> None:
-    judge(tmp_path, "node_addresses=(10.0.0.1 10.0.0.2)\nexport_client_environment\nenv >out")
-    env = dict(line.split("=", 1) for line in (tmp_path / "out").read_text().splitlines() if "=" in line)
-    wanted = {"SRT_ENDPOINT": "http://10.0.0.1:8000", "SRT_FRONTEND_HOST": "10.0.0.1", "SRT_FRONTEND_PORT": "8000",
-              "SRT_MODEL_NAME": "Qwen/Qwen3-0.6B", "SRT_JOB_ID": "7", "SRT_LOG_DIR": f"{tmp_path}/logs", "SRT_PREFILL_IPS": "10.0.0.1",
-              "SRT_PREFILL_ENDPOINTS": "http://10.0.0.1:6100", "SRT_DECODE_IPS": "10.0.0.2", "SRT_AGG_IPS": "", "SRT_AGG_ENDPOINTS": "",
-              "SRTCTL_FRONTEND_TYPE": "atomesh",
-              "AIPERF_SERVER_METRICS_URLS": "http://10.0.0.1:6100/metrics,http://10.0.0.2:6100/metrics"}
-    assert {name: env.get(name) for name in wanted} == wanted
+QUIET_ENDS = [("note_end health 3", "load", "task_code[health]", "3"), ("note_end judge 143", "bench", "task_code[judge]", "143"),
+              ("note_end bench 20", "bench", "step_code[bench]", "20"), ("note_end bench 137", "bench", "step_code[bench]", "137"),
+              ("note_end eval 0", "eval", "step_code[eval]", "0")]
 
 
-@pytest.mark.parametrize(("sentence", "step"), [
-    ("prefill_0 -> decode_0: the decode half (decode_0) failed", "decode_0"), ("decode_0 installed rdma", "decode_0"),
-    ("the completion through the router failed", "")])
-def test_the_worker_that_a_sentence_blames(sentence: str, step: str, tmp_path: Path) -> None:
-    judge(tmp_path, f"named_worker '{sentence}' >out")
-    assert (tmp_path / "out").read_text().strip() == step
+@pytest.mark.parametrize(("call", "phase", "table", "code"), QUIET_ENDS)
+def test_the_end_of_a_helper_or_of_the_client_in_its_phase_is_noted(call: str, phase: str, table: str, code: str, tmp_path: Path) -> None:
+    assert shown(act(tmp_path, f'{call}; show "${{{table}}}"', phase)) == [code]
 
 
-EVAL = [("none", {}, "off"), ("off", {}, "off"), ("off", {"RUN_EVAL": "true"}, "after_benchmark"), ("only", {}, "only"),
-        ("after_benchmark", {"RUN_EVAL": "0"}, "off"), ("after_benchmark", {"EVAL_ONLY": "1"}, "only"), ("only", {"RUN_EVAL": "1"}, "only")]
+BAD_ENDS = [
+    ("note_end decode_0 0", "canary", 11, "decode_0 on n1 ended with exit code 0 in phase canary"),
+    ("note_end bench 21", "load", 21, "benchmark client on n0: ended with exit code 21 before its turn"),
+    ("note_end bench 0", "eval", 20, "benchmark client on n0: ended with exit code 0 before its turn"),
+    ("note_end eval 23", "bench", 23, "evaluation: its step ended with exit code 23 in phase bench"),
+    ("fail_early_client 10", "load", 10, "benchmark client on n0: ended with exit code 10 before its turn"),
+    ("fail_early_client 0", "router", 20, "benchmark client on n0: ended with exit code 0 before its turn"),
+    ("fail_early_client 137", "router", 20, "benchmark client on n0: ended with exit code 137 (signal 9) before its turn"),
+    ("fail_component prefill_0 'is gone'", "bench", 11, "prefill_0 on n0 is gone"),
+    ("fail_component atomesh_0 'is gone'", "bench", 13, "atomesh_0 on n0 is gone"),
+]
 
 
-@pytest.mark.parametrize(("plan", "env", "mode"), EVAL)
-def test_eval_mode(plan: str, env: dict[str, str], mode: str, tmp_path: Path) -> None:
-    (tmp_path / "bundle" / "eval").mkdir(parents=True)
-    (tmp_path / "bundle" / "eval" / "run.sh").touch()
-    judge(tmp_path, "choose_eval; printf '%s' ${eval_mode} >out", plan=f"PLAN_EVAL={plan}", env=env)
-    assert (tmp_path / "out").read_text() == mode
+@pytest.mark.parametrize(("call", "phase", "code", "reason"), BAD_ENDS)
+def test_an_end_that_ends_the_job(call: str, phase: str, code: int, reason: str, tmp_path: Path) -> None:
+    rc, result = judge(tmp_path, call, phase)
+    assert (rc, result["exit_code"], result["reason"]) == (code, code, reason)
+    assert isinstance(result["failed"], dict) and result["failed"]["step"] in call.replace("early_client", "bench")
 
 
-def test_an_evaluation_that_the_bundle_has_not(tmp_path: Path) -> None:
-    rc, result = judge(tmp_path, "choose_eval", plan="PLAN_EVAL=none", env={"RUN_EVAL": "1"})
-    assert rc == 10 and "this bundle holds none" in str(result["reason"])
+@pytest.mark.parametrize("call", ["note_end health 143", "note_end bench 137", "note_end decode_0 0"])
+def test_what_ends_while_slurm_ends_the_job_is_not_the_reason(call: str, tmp_path: Path) -> None:
+    rc, result = judge(tmp_path, call, "bench", ENDING)
+    assert (rc, result["reason"]) == (143, "cancelled in phase bench")
 
 
-def test_an_evaluation_below_its_threshold(tmp_path: Path) -> None:
-    (tmp_path / "eval").mkdir()
-    (tmp_path / "eval" / "verdict.json").write_text('{"code":23,"reason":"gsm8k 0.80 < 0.91","metrics":{"gsm8k":{"x":0.8}},"samples":{}}')
-    rc, result = judge(tmp_path, "fail_eval 23", "eval")
-    assert (rc, result["reason"]) == (23, "evaluation: gsm8k 0.80 < 0.91")
-    assert isinstance(result["eval"], dict) and result["eval"]["metrics"] == {"gsm8k": {"x": 0.8}}
+DEAD = [("srun: error: Node failure on n1\n", "n1"), ("x\nsrun: error: Node failure on n2, stepid 7.1\nmore\n", "n2"), ("node failure on n3 x\n", "n3"),
+        ("all is well\n", ""), ("", ""), ("\xff\0 Node failure on n4\n", "n4"), ("Node failure on n5\n" + "x" * 70000 + "\n", "")]
+
+
+@pytest.mark.parametrize(("log", "node"), DEAD)
+def test_the_node_that_srun_says_has_died(log: str, node: str, tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "decode_0.log").write_bytes(log.encode("latin-1"))
+    assert shown(act(tmp_path, 'find_dead_node prefill_0 decode_0; show "${REPLY}"')) == [node]
+
+
+def test_without_steps_no_node_has_died(tmp_path: Path) -> None:
+    """`tail` without names would read the shell's input."""
+    assert shown(act(tmp_path, 'find_dead_node; show "[${REPLY}]"')) == ["[]"]
+
+
+STATES = [("   JobState=RUNNING Reason=None Dependency=(null)", "RUNNING None"), ("   JobState=NODE_FAIL Reason=NodeDown Dependency=(null)", "NODE_FAIL NodeDown"),
+          ("   JobState=COMPLETING Reason=TimeLimit x", "COMPLETING TimeLimit"), ("slurm_load_jobs error: Invalid job id specified", " "), ("", " ")]
+
+
+@pytest.mark.parametrize(("job", "state"), STATES)
+def test_slurms_view_of_the_job(job: str, state: str, tmp_path: Path) -> None:
+    text = "job_state=OLD job_reason=OLD\nread_job_state\nshow \"${job_state} ${job_reason}\""
+    assert shown(act(tmp_path, text, job=job)) == [state]
+
+
+def test_slurm_may_not_answer(tmp_path: Path) -> None:
+    text = f"printf 'exit 1\\n' >{tmp_path}/bin/scontrol\njob_state=OLD\nread_job_state\nshow \"[${{job_state}}]\""
+    assert shown(act(tmp_path, text)) == ["[]"]
+
+
+CANCELLED = "slurmstepd: error: *** STEP 7.1 ON n1 CANCELLED AT 2026-01-01T00:00:00 ***\n"
+
+
+@pytest.mark.parametrize(("log", "cancelled"), [(CANCELLED, "yes"), ("x\n" + CANCELLED + "srun: error: n1: task 0: Terminated\n", "yes"), ("", "no"), (None, "no"),
+                                                ("STEP 7.1 CANCELLED AT x\n", "no"), (CANCELLED + "x" * 5000, "no")])
+def test_a_step_that_slurm_cancelled(log: str | None, cancelled: str, tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    if log is not None:
+        (tmp_path / "logs" / "decode_0.log").write_text(log)
+    assert shown(act(tmp_path, "if step_cancelled decode_0; then show yes; else show no; fi")) == [cancelled]
+
+
+CONFIRMED = [(RUNNING, 0, ""), ("", 0, ""), (ENDING, 143, "cancelled in phase bench"),
+             ("   JobState=TIMEOUT Reason=TimeLimit x", 124, "the time limit is reached, in phase bench")]
+
+
+@pytest.mark.parametrize(("job", "code", "reason"), CONFIRMED)
+def test_an_unexpected_end_is_judged_by_slurms_view(job: str, code: int, reason: str, tmp_path: Path) -> None:
+    rc, result = judge(tmp_path, "confirm_running", "bench", job)
+    assert (rc, result["reason"]) == (code, reason)
+
+
+@pytest.mark.parametrize(("name", "log", "looks"), [("decode_0", CANCELLED, 14), ("decode_0", "", 2), ("", CANCELLED, 2)])
+def test_the_signal_of_a_cancelled_step_is_awaited_longer(name: str, log: str, looks: int, tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "decode_0.log").write_text(log)
+    assert shown(act(tmp_path, f"drain() {{ show look; }}\nconfirm_running {name}", "bench")) == ["look"] * looks
+
+
+def test_a_signal_that_comes_a_moment_after_a_cancelled_step_is_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "decode_0.log").write_text(CANCELLED)
+    rc, result = judge(tmp_path, "(sleep 0.6; kill -TERM $$) &\nconfirm_running decode_0", "bench")
+    assert (rc, result["reason"]) == (143, "cancelled in phase bench")
+
+
+STOPS = [
+    ("TERM", RUNNING, "", 143, "cancelled in phase bench"), ("USR1", RUNNING, "", 124, "the time limit is near, in phase bench"),
+    ("TERM", "   JobState=TIMEOUT Reason=None x", "", 124, "the time limit is reached, in phase bench"),
+    ("TERM", "   JobState=NODE_FAIL Reason=None x", "", 11, "node of this job died (Slurm: NODE_FAIL None)"),
+    ("USR1", "   JobState=COMPLETING Reason=NodeDown x", "PLAN_BENCH=manual", 11, "node of this job died (Slurm: COMPLETING NodeDown)"),
+    ("TERM", RUNNING, "PLAN_BENCH=manual", 0, ""), ("TERM", "", "", 143, "cancelled in phase bench"),
+]
+
+
+@pytest.mark.parametrize(("signal", "job", "plan", "code", "reason"), STOPS)
+def test_why_the_job_is_stopped(signal: str, job: str, plan: str, code: int, reason: str, tmp_path: Path) -> None:
+    rc, result = judge(tmp_path, f"stop_signal={signal}\nstop_requested", "bench", job, plan)
+    assert (rc, result["reason"]) == (code, reason)
+
+
+def test_a_signal_is_heeded_once(tmp_path: Path) -> None:
+    """What looks for signals on the way out must not judge the same one again."""
+    done = act(tmp_path, "trap 'show \"[${stop_signal}]\"; write_result' EXIT\nstop_signal=TERM\nstop_requested")
+    assert done.returncode == 143 and done.stdout.splitlines()[-1] == "> []"
+
+
+def test_a_failure_without_a_step(tmp_path: Path) -> None:
+    rc, result = judge(tmp_path, "fail 10 $'why  \"so\"\\n'")
+    assert (rc, result["exit_code"], result["verdict"], result["reason"], result["failed"]) == (10, 10, "failed", 'why  "so"\n', None)
+
+
+@pytest.mark.parametrize(("call", "node", "code"), [("record_failure 11 why decode_0 ''", "n1", 4), ("record_failure 10 why preflight n9", "n9", None),
+                                                    ("record_failure 10 why preflight ''", "", None)])
+def test_a_failure_of_a_step_names_its_node_and_its_code(call: str, node: str, code: int | None, tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    for name in ("decode_0", "preflight"):
+        (tmp_path / "logs" / f"{name}.log").write_text("first\n\nlast  line\n")
+    done = act(tmp_path, f"step_code[decode_0]=4\n{call}")
+    failed = json.loads((tmp_path / "result.json").read_text())["failed"]
+    step = call.split()[3]
+    assert failed == {"step": step, "node": node, "exit_code": code, "log": f"{tmp_path}/logs/{step}.log", "tail": ["first", "", "last  line"]}
+    assert ("decode_0: last  line" in done.stdout) == (step == "decode_0")
+    assert "preflight: first" not in done.stdout
+
+
+def test_the_end_of_a_failed_steps_log_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "bench.log").write_text("".join(f"line {n}\n" for n in range(30)) + "cut off")
+    lines = act(tmp_path, "log_lines_of bench\nlog_lines_of absent").stdout.splitlines()
+    assert [line.partition("   bench: ")[2] for line in lines] == [*(f"line {n}" for n in range(11, 30)), "cut off"]

@@ -25,7 +25,7 @@ _SHELL_NAMES = frozenset(
     "_ BASH_ENV BASHOPTS SHELLOPTS IFS PWD OLDPWD SHLVL UID EUID PPID GROUPS DIRSTACK FUNCNAME PIPESTATUS LINENO SECONDS "
     "RANDOM SRANDOM EPOCHSECONDS EPOCHREALTIME HISTCMD OPTIND OPTARG OPTERR REPLY MAPFILE ENV POSIXLY_CORRECT CDPATH "
     "GLOBIGNORE EXECIGNORE PS4 index here work argv host_ip server_port handshake_port dp_master_port dp_base_port gpus "
-    "bench_child bench_lib".split()
+    "position bench_child bench_lib".split()
 )
 # Patterns stay text: most recipes have no value that needs one, and compiling them costs as much as all other checks.
 _SECRET_STARTS = ("hf_", "sk-", "AKIA", "-----BEGIN")

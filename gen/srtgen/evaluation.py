@@ -1,5 +1,6 @@
 """The accuracy evaluation: what the recipe asks for, with every default written out."""
 
+import re
 from typing import Any, Mapping, NamedTuple
 
 from srtgen.document import Document
@@ -12,6 +13,14 @@ DEFAULT_CONTEXT = 16384
 LONGEST_ANSWER = 16384
 PROMPT_ROOM = 4096
 DEFAULT_CONCURRENCY = 64
+COMMAND_FILE = "eval/command.sh"
+# What srt-slurm would put into the command, and its names of the submitting shell's that every such command gets.
+_PLACEHOLDERS = {"endpoint": "${SRT_ENDPOINT}", "infmax_workspace": "the path that your mount has in the container"}
+_ALWAYS_PASSED = (
+    *("RUN_EVAL", "EVAL_ONLY", "IS_MULTINODE", "FRAMEWORK", "PRECISION", "MODEL_PREFIX", "RUNNER_TYPE", "RESULT_FILENAME"),
+    *("SPEC_DECODING", "ISL", "OSL", "MODEL", "MODEL_PATH", "MAX_MODEL_LEN", "EVAL_MAX_MODEL_LEN"),
+    *(f"{role}_{what}" for role in ("PREFILL", "DECODE") for what in ("TP", "EP", "DP_ATTN", "NUM_WORKERS")),
+)
 
 
 class Evaluation(NamedTuple):
@@ -37,12 +46,16 @@ class Evaluation(NamedTuple):
     packages_path: str
     system_site_packages: bool
     offline: bool
+    command: str = ""
+    pass_env: tuple[str, ...] = ()
 
 
 def read(recipe: Recipe, report: Report) -> Evaluation | None:
     """The recipe's evaluation, None where it has none. Contradictions go to `report`."""
     document = recipe.document
     given = document.data.get("eval")
+    if (own := document.data.get("post_eval")) is not None:
+        return _own_command(own, given, recipe, report)
     if given is None:
         return None
     context = _context(recipe)
@@ -71,6 +84,38 @@ def read(recipe: Recipe, report: Report) -> Evaluation | None:
     )
     _check(found, document, report)
     return found
+
+
+def _own_command(own: Mapping[str, Any], other: Any, recipe: Recipe, report: Report) -> Evaluation:
+    """The evaluation by the recipe's own command; what only lm-eval reads is empty."""
+    document = recipe.document
+    if other is not None:
+        message = "eval and post_eval are two evaluations, and a job has one; remove one of them"
+        report.error(document, ("post_eval",), message, at_key=True)
+    for name, instead in _PLACEHOLDERS.items():
+        if re.search(rf"(?<!\$)\{{{name}\}}", own["command"]):
+            report.error(document, ("post_eval", "command"), f"{{{name}}} is not expanded; write {instead}")
+    nothing = {name: "" for name in ("endpoint", "max_empty_ratio", "max_unextracted_ratio", "python", "target_python")}
+    return Evaluation(
+        run=own.get("run") or "off",
+        tasks=(),
+        num_fewshot=None,
+        limit=None,
+        concurrency=max(recipe.benchmark.concurrencies, default=DEFAULT_CONCURRENCY),
+        max_tokens=0,
+        max_length=0,
+        chat_template=False,
+        gen_kwargs={},
+        request_timeout_s=0,
+        thresholds={},
+        packages="",
+        packages_path="",
+        system_site_packages=False,
+        offline=False,
+        command=own["command"],
+        pass_env=tuple(dict.fromkeys((*_ALWAYS_PASSED, *own.get("passthrough_env", ())))),
+        **nothing,
+    )
 
 
 def _context(recipe: Recipe) -> int:

@@ -14,8 +14,10 @@ from srtgen.adapters import RUNTIMES
 
 HUB = "hf:"
 CONTAINER_MODEL = "/model"
+# The store of compiled kernels, where the profile has one.
+JIT_STORE = "/srtgen-jit"
 # Where the bundle, the results and the logs stand inside every container.
-RESERVED = ("/srtgen", "/srtgen-results", "/logs")
+RESERVED = ("/srtgen", "/srtgen-results", "/logs", JIT_STORE)
 
 
 class Served(NamedTuple):
@@ -107,7 +109,8 @@ def mounts(
         if problem:
             report.error(document, path, problem)
         taken[mount.target] = mount.source
-    return tuple(mount for mount, _, _ in placed)
+    store = [Mount(profile.jit_cache[0], JIT_STORE, False)] if profile.jit_cache else []
+    return (*(mount for mount, _, _ in placed), *store)
 
 
 def given_mounts(recipe: Recipe, profile: Profile) -> list[Mount]:

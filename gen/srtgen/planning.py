@@ -2,7 +2,7 @@
 
 from typing import Mapping, NamedTuple
 
-from srtgen import bench, checks, environment, evaluation, hub, model, ports, slurm
+from srtgen import bench, checks, environment, evaluation, hub, jitcache, model, ports, slurm
 from srtgen.adapters import ENGINES, ROUTERS, RUNTIMES
 from srtgen.arguments import Line
 from srtgen.engines import Engine, Site
@@ -40,6 +40,7 @@ def make(recipe: Recipe, profile: Profile, report: Report) -> Plan:
     checks.roles(recipe, report)
     checks.secrets(recipe, profile, report)
     slurm.check(recipe, profile, report)
+    jitcache.check(profile, report)
     bench.check(recipe, report)
     served = model.resolve(recipe, profile, report)
     cache = hub.resolve(recipe, profile, served, report)
@@ -170,10 +171,19 @@ class _Maker(NamedTuple):
             gpus=slot.gpus,
             ports=_named(own),
             image=model.image(role.container, self.profile),
-            env=(*_own_folders(step, env, {**self.engine.caches, **self.hub.folders}), *env),
+            env=(*self._caches(step, slot, role, env), *env),
             lines=command.lines,
             ranks=ranks,
         )
+
+    def _caches(self, step: str, slot: Slot, role: Role, env: Environment) -> Environment:
+        """Home and caches of a worker; those of compilers are the store's where the profile has one."""
+        if self.profile.jit_cache is None:
+            return _own_folders(step, env, {**self.engine.caches, **self.hub.folders})
+        given = {name for name, _ in env}
+        image = model.image(role.container, self.profile)
+        kept = jitcache.environment(self.profile, step, slot.position, image, self.engine.caches)
+        return (*_own_folders(step, env, self.hub.folders), *((name, value) for name, value in kept if name not in given))
 
     def _site(self) -> dict[str, Word]:
         """What every process gets beside the recipe's: the switches of an offline job, the site's hub cache."""

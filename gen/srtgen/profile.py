@@ -6,6 +6,9 @@ from srtgen.document import Document
 from srtgen.recipe import options
 
 
+JIT_MAX_GB = 100
+
+
 class Profile(NamedTuple):
     """A site. The defaults are those of a job that is generated without a profile."""
 
@@ -41,6 +44,7 @@ class Profile(NamedTuple):
     prefetch: str = "none"
     pip_index_url: str = ""
     ca_file: str = ""
+    jit_cache: tuple[str, int] | None = None
 
 
 def read(document: Document) -> Profile:
@@ -80,6 +84,7 @@ def read(document: Document) -> Profile:
         prefetch=data.get("model_prefetch", "none"),
         pip_index_url=data.get("pip_index_url", ""),
         ca_file=data.get("ca_file", ""),
+        jit_cache=(jit["dir"], jit.get("max_gb", JIT_MAX_GB)) if (jit := data.get("jit_cache")) else None,
     )
 
 

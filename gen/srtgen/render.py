@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from srtgen import manifest, resources, words
+from srtgen import evaluation, manifest, resources, words
 from srtgen.bench import COMMAND_FILE
 from srtgen.errors import Problem
 from srtgen.manifest import File, Input
@@ -19,8 +20,16 @@ from srtgen.views.readme import readme_view
 from srtgen.views.role import role_view
 
 _EXECUTABLE = frozenset({"submit.sh", "wait.sh", "status.sh", "logs.sh", "stop.sh", "prefetch.sh", "eval/run.sh"})
-# Files that only a bundle with an evaluation has.
-_EVALUATION = ("eval/", "prefetch.sh", "lib/eval")
+# What the copied files begin with that only some bundles need, and which.
+_OPTIONAL: tuple[tuple[tuple[str, ...], Callable[[Plan], object]], ...] = (
+    (("eval/", "lib/eval"), lambda plan: plan.evaluation),
+    (("eval/requirements", "eval/tasks/", "prefetch.sh"), lambda plan: plan.evaluation and not plan.evaluation.command),
+    (("lib/jit_",), lambda plan: plan.profile.jit_cache),
+    (("lib/stage_model",), lambda plan: plan.served.staged),
+    (("lib/stage_image.py",), lambda plan: plan.profile.image_stage_dir),
+    (("lib/prefetch_model",), lambda plan: plan.prefetch),
+    (("lib/turn",), lambda plan: plan.prefetch or plan.served.staged or plan.profile.image_stage_dir),
+)
 _ROUTES = "Starts the router inside its container."
 _FETCHES = "Fetches the model into the Hugging Face cache before the load, inside a worker's container."
 _GITIGNORE = b"/results/\n/offline/\n/slurm-*.out\n"
@@ -69,7 +78,7 @@ def files(
     ignored: tuple[str, ...],
 ) -> dict[str, File]:
     """Every file of the bundle by its path, manifest included. Pure: the same input gives the same bytes."""
-    bundle = {path: file for path, file in _verbatim() if plan.evaluation or not path.startswith(_EVALUATION)}
+    bundle = {path: file for path, file in _verbatim() if not path.startswith(_unused(plan))}
     for group in plan.groups:
         bundle[f"roles/{group.name}.sh"] = File(_render("roles/role.sh.j2", role_view(group.processes)), True)
     bundle[f"roles/{plan.router.role}.sh"] = File(_render("roles/role.sh.j2", role_view((plan.router,), _ROUTES)), True)
@@ -78,6 +87,8 @@ def files(
     bundle["bench.sh"] = File(_render("bench.sh.j2", bench_view(plan)), True)
     if plan.recipe.benchmark.command is not None:
         bundle[COMMAND_FILE] = File(_text_file(plan.recipe.benchmark.command))
+    if plan.evaluation and plan.evaluation.command:
+        bundle[evaluation.COMMAND_FILE] = File(_text_file(plan.evaluation.command))
     if plan.evaluation:
         bundle["eval/plan.sh"] = File(_render("eval/plan.sh.j2", eval_view(plan)))
     bundle[".gitignore"] = File(_GITIGNORE)
@@ -91,6 +102,11 @@ def files(
     bundle[manifest.JOB_SCRIPT] = job
     bundle[manifest.NAME] = File(manifest.finish(draft, job))
     return bundle
+
+
+def _unused(plan: Plan) -> tuple[str, ...]:
+    """What the copied files begin with that this plan has no use for."""
+    return tuple(start for starts, needed in _OPTIONAL if not needed(plan) for start in starts)
 
 
 def _text_file(text: str) -> bytes:

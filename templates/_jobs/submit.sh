@@ -168,7 +168,8 @@ wait_for_room() {
 check_bundle() {
   local name="$1" manifest folder="${here}/$1"
   [[ ! -e "${folder}/.srtgen-writing" ]] || die "${folder} is half written: generate it again"
-  manifest="$(<"${folder}/manifest.json")" || die "${folder} holds no bundle"
+  [[ -r "${folder}/manifest.json" ]] || die "${folder} holds no bundle"
+  manifest="$(<"${folder}/manifest.json")"
   [[ "${manifest}" == *"\"id\": \"${wanted[${name}]}\""* ]] ||
     die "${folder} is another bundle than the index says: generate the whole folder again"
 }

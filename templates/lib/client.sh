@@ -3,7 +3,7 @@
 # The benchmark client: its environment, its turn, and what its end means.
 
 readonly LATE_DEATH_S=2 # a component that dies may fail the client first
-readonly BEAT_CHECK_S=10
+readonly BEAT_CHECK_S=5
 readonly SILENT_S="${SRTGEN_CLIENT_SILENT_S:-120}" # the client's heartbeat (role.sh) may stand still for so long
 
 beat_seen=''
@@ -37,7 +37,7 @@ read_verdict() {
   [[ -r "${file}" ]] || return 0
   output="$(python3 -E -s -B "${BUNDLE}/lib/verdict.py" bench "${file}" 2>/dev/null)" || return 0
   result_bench="${output%%$'\n'*}"
-  REPLY="${output#*$'\n'}"
+  REPLY="${output:${#result_bench}+1}" # the shell drops the end of an empty reason
 }
 
 # Exit code of the job for the client's.
@@ -50,16 +50,19 @@ client_code() {
 }
 
 # Ends the job if the client's step is gone without a word from Slurm: then srun would hang until the time limit.
+# Its heartbeat says "orphan" without a slurmstepd, and is gone with the client.
 check_beat() {
-  local beat=''
-  { read -r beat <"${job_folder}/logs/.bench.alive"; } 2>/dev/null || :
-  if [[ "${beat}" != "${beat_seen}" || (-z "${beat}" && -e "${job_folder}/logs/.bench.alive") ]]; then
+  local file="${job_folder}/logs/.bench.alive" beat='' limit="${SILENT_S}"
+  { read -r beat <"${file}"; } 2>/dev/null || :
+  [[ -e "${file}" || -z "${beat_seen}" ]] || beat=gone
+  [[ "${beat}" != orphan && "${beat}" != gone ]] || limit="${BEAT_CHECK_S}"
+  if [[ "${beat}" != "${beat_seen}" || (-z "${beat}" && -e "${file}") ]]; then
     beat_seen="${beat}"
     beat_since=${SECONDS}
-  elif ((SECONDS - beat_since >= SILENT_S)); then
+  elif ((SECONDS - beat_since >= limit)); then
     confirm_running
     [[ -n "${step_code[bench]:-}" ]] ||
-      fail 11 "bench on ${step_host[bench]} shows no sign of life for ${SILENT_S} s: did its slurmstepd die?" bench
+      fail 11 "bench on ${step_host[bench]} shows no sign of life for ${limit} s: did its slurmstepd die?" bench
   fi
 }
 

@@ -6,9 +6,9 @@ readonly eval_lib
 
 # Packages and task data. Ends the step with 22 if they can't be had: the job need not wait for the weights.
 eval_prepare() {
+  eval_script eval_prepare
   trap 'exit 143' TERM
   trap 'exit 130' INT
-  eval_script eval_prepare
 }
 
 # Run a script of ours so that a signal reaches it and is not waited out; ends the step if it fails.

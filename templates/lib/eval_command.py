@@ -9,13 +9,13 @@ import sys
 from types import FrameType
 from typing import Optional
 
-from eval_plan import FAILED, load, write_verdict
+from eval_plan import FAILED, load_command, write_verdict
 
 
 def main() -> int:
     """Run eval/command.sh with MODEL_NAME and EVAL_CONC; only its exit code can be judged."""
-    plan = load()
-    env = dict(os.environ, MODEL_NAME=plan.model, EVAL_CONC=str(plan.concurrency))
+    plan = load_command()
+    env = dict(os.environ, MODEL_NAME=plan.model, EVAL_CONC=os.environ.get("EVAL_CONC") or str(plan.concurrency))
     argv = ["bash", "-l", str(plan.bundle / "eval" / "command.sh")]
     process = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, start_new_session=True)
 

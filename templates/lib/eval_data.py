@@ -44,7 +44,10 @@ def check_file(path: Path) -> int:
 
 
 def _download(url: str, target: Path, ca_file: str) -> None:
-    context = ssl.create_default_context(cafile=ca_file or None) if url.startswith("https:") else None
+    try:
+        context = ssl.create_default_context(cafile=ca_file or None) if url.startswith("https:") else None
+    except OSError as error:
+        raise EvalError("eval.ca_file %s can't be used: %s" % (ca_file, error)) from None
     try:
         with urllib.request.urlopen(url, timeout=60, context=context) as reply, target.open("wb") as stream:
             shutil.copyfileobj(reply, stream)

@@ -51,7 +51,6 @@ class EvalPlan:
     bundle: Path
     results: Path
     work: Path
-    result_copies: Tuple[str, ...]
 
     @property
     def wheels(self) -> Path:
@@ -96,7 +95,6 @@ def load(env: Mapping[str, str] = os.environ) -> EvalPlan:
     packages = env.get("EVAL_PACKAGES") or "index"
     if offline and packages == "index":
         packages = "wheels"  # those of the bundle's own offline/ folder
-    copies = [env.get(name, "") for name in ("SRTGEN_LM_EVAL_RESULT_DIR", "SRTCTL_LM_EVAL_RESULT_DIR")]
     return EvalPlan(
         model=env.get("EVAL_MODEL", ""), endpoint_url=env.get("SRT_ENDPOINT", "").rstrip("/"),
         endpoint=env.get("EVAL_ENDPOINT") or "chat", chat_template=env.get("EVAL_CHAT_TEMPLATE", "1") == "1",
@@ -116,8 +114,13 @@ def load(env: Mapping[str, str] = os.environ) -> EvalPlan:
         ca_file=env.get("SRTGEN_CA_FILE") or env.get("EVAL_CA_FILE", ""),
         task_data=env.get("SRTGEN_TASK_DATA", ""), meta=_json(env, "EVAL_META"),
         bundle=bundle, results=Path(env.get("SRTGEN_RESULTS", "")) / "eval",
-        work=work_folder(env), result_copies=tuple(dict.fromkeys(copy for copy in copies if copy)),
+        work=work_folder(env),
     )
+
+
+def load_command(env: Mapping[str, str] = os.environ) -> EvalPlan:
+    """The plan of a command of the recipe's own, to which EVAL_CONC is just text (`64 128`)."""
+    return load({name: value for name, value in env.items() if name != "EVAL_CONC"})
 
 
 def clean_environment(plan: EvalPlan, offline: Optional[bool] = None) -> Dict[str, str]:

@@ -14,7 +14,7 @@ from typing import Any, Dict
 import eval_data
 import eval_offline
 import eval_venv
-from eval_plan import FAILED, EvalError, EvalPlan, clean_environment, load, write_json, write_verdict
+from eval_plan import FAILED, EvalError, EvalPlan, clean_environment, load, load_command, write_json, write_verdict
 
 
 def check(plan: EvalPlan, python: str) -> Dict[str, Any]:
@@ -55,11 +55,11 @@ def prepare(plan: EvalPlan) -> Dict[str, Any]:
 
 def main() -> int:
     """Entry point; see the module's text."""
-    plan = load()
     begin = time.monotonic()
     if os.environ.get("EVAL_COMMAND") == "1":
-        write_json(plan.results / "venv.json", {"ok": True, "packages": "those of the recipe's own command"})
+        write_json(load_command().results / "venv.json", {"ok": True, "packages": "those of the recipe's own command"})
         return 0
+    plan = load()
     try:
         record = prepare(plan)
     except (EvalError, OSError) as error:

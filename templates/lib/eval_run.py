@@ -69,16 +69,6 @@ def evaluate(plan: EvalPlan, python: str) -> int:
     return 128 - code if code < 0 else code
 
 
-def copy_out(plan: EvalPlan) -> None:
-    """Copies for those who look elsewhere (SRTGEN_LM_EVAL_RESULT_DIR)."""
-    for folder in plan.result_copies:
-        target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
-        for pattern in ("results_*.json", "samples_*.jsonl", "meta_env.json"):
-            for path in plan.results.glob(pattern):
-                shutil.copyfile(str(path), str(target / path.name))
-
-
 def meta(plan: EvalPlan) -> Dict[str, Any]:
     """meta_env.json: what a score belongs to (InferenceX 2026-08-21)."""
     return dict(plan.meta, model=plan.model, conc=plan.concurrency, tasks=list(plan.tasks))
@@ -102,7 +92,6 @@ def main() -> int:
         if code != 0:
             raise EvalError("lm-eval ended with exit code %d" % code)
         score = eval_score.judge(plan, prepared["check"]["documents"])
-        copy_out(plan)
     except (EvalError, OSError, ValueError, KeyError) as error:
         print("eval: %s" % error, file=sys.stderr)
         write_verdict(plan, FAILED, str(error), metrics={}, samples={})

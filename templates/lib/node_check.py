@@ -72,7 +72,7 @@ def parse_arguments(argv: "List[str]") -> argparse.Namespace:
     """The plan as preflight.sh passes it."""
     parser = argparse.ArgumentParser()
     for name in ("bundle", "results", "runtime", "interface", "transport", "ib-device", "gid-index", "model",
-                 "cpus-per-task", "stage", "hub-model", "hub-cache", "prefetch", "weight-hosts"):
+                 "cpus-per-task", "stage", "hub-model", "hub-cache", "prefetch", "weight-hosts", "jit-cache"):
         parser.add_argument("--" + name, default="")
     for name in ("gpus", "drain", "concurrency", "strict", "offline"):
         parser.add_argument("--" + name, type=int, default=0)

@@ -26,7 +26,11 @@ elif [[ "$(<"${bundle}/manifest.json")" != *"\"id\": \"${plan_id}\""* || -e "${b
 elif [[ "${tools}" == fail ]]; then
   report tools fail "${tools_text}"
 else
-  python3 -E -s -B "${bundle}/lib/node_check.py" --bundle "${bundle}" "$@" ||
-    report tools fail "the node's checks broke off with code $?"
+  python3 -E -s -B "${bundle}/lib/node_check.py" --bundle "${bundle}" "$@" || {
+    tools_text="the node's checks broke off with code $?"
+    python3 -E -s -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null ||
+      tools_text="python3 is older than 3.8: $(python3 --version 2>&1)"
+    report tools fail "${tools_text}"
+  }
 fi
 printf '%s\tend\n' "${SLURMD_NODENAME}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import glob
 import os
 import shutil
 import signal
@@ -80,12 +82,26 @@ def remove_containers(job: str, engine: "List[str]") -> None:
                        stderr=subprocess.DEVNULL, timeout=10)
 
 
+def remove_jit_folders() -> None:
+    """Cache folders of containers that share this node's /tmp (jit_role.sh), unless a worker holds their lock."""
+    for lock in glob.glob("/tmp/srtgen-jit/*.lock"):
+        try:
+            with open(lock, "r+b") as stream:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(lock[:-len(".lock")], ignore_errors=True)
+                os.unlink(lock)
+            os.rmdir(os.path.dirname(lock))
+        except OSError:
+            continue
+
+
 def main(job: str, runtime: str, options: "List[str]") -> None:
     """Processes, containers, the work folder. The options are those of a runtime that keeps containers."""
     if runtime in node_engine.ENGINES:
         remove_containers(job, [runtime] + options)
     end_processes(job)
     shutil.rmtree("/tmp/srtgen-" + job, ignore_errors=True)
+    remove_jit_folders()
 
 
 if __name__ == "__main__":

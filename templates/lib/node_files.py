@@ -9,6 +9,7 @@ import os
 from typing import List, Tuple
 
 RESULTS_MIN_BYTES = 1 << 30  # logs and results of a long sweep
+JIT_MIN_BYTES = 1 << 30      # compiled kernels of one image
 TMP_MIN_BYTES = 1 << 30      # caches of the workers without a container, sockets, named pipes
 PULL_TIMEOUT_S = 1800
 
@@ -134,7 +135,7 @@ def check_links(plan: argparse.Namespace, folder: str) -> "Tuple[str, str]":
 
 def check_mounts(plan: argparse.Namespace) -> "Tuple[str, str]":
     """Every source is there, or will be; a file can be written and removed in the folders that the job writes into."""
-    for folder in [plan.results] + plan.writable + plan.own:
+    for folder in filter(None, [plan.results, plan.jit_cache] + plan.writable + plan.own):
         probe = os.path.join(folder, ".write-{}-{}".format(os.environ.get("SLURMD_NODENAME", ""), os.getpid()))
         try:
             if folder in plan.own:
@@ -160,4 +161,8 @@ def check_disk(plan: argparse.Namespace) -> "Tuple[str, str]":
             return "fail", "{} has {} MiB free, {} are needed".format(folder, free >> 20, least >> 20)
         if stat.f_files and not stat.f_favail:
             return "fail", "{} has no inode free".format(folder)
+    if plan.jit_cache:
+        stat = os.statvfs(plan.jit_cache)
+        if stat.f_bavail * stat.f_frsize < JIT_MIN_BYTES:
+            return "note", "{} is nearly full: what this job compiles may not be kept".format(plan.jit_cache)
     return "ok", ""

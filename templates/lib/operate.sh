@@ -85,7 +85,8 @@ newest_of() {
 # Prints text field KEY of a result.json, still escaped as JSON; a quote in a text is escaped, so the first hit is the key.
 result_text() {
   local file="$1" key="$2" content
-  content="$(<"${file}")" || return 1
+  [[ -r "${file}" ]] || return 1 # a failing $(<…) ends the script, also before ||
+  content="$(<"${file}")"
   [[ "${content}" =~ \"${key}\":\"(([^\"\\]|\\.)*)\" ]] || return 1
   printf '%s\n' "${BASH_REMATCH[1]}"
 }
@@ -93,7 +94,8 @@ result_text() {
 # The same for a number or null.
 result_number() {
   local file="$1" key="$2" content
-  content="$(<"${file}")" || return 1
+  [[ -r "${file}" ]] || return 1 # a failing $(<…) ends the script, also before ||
+  content="$(<"${file}")"
   [[ "${content}" =~ \"${key}\":(null|[0-9.]+) ]] || return 1
   printf '%s\n' "${BASH_REMATCH[1]}"
 }

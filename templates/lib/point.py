@@ -48,6 +48,8 @@ def evaluate(
     }
     row = bench_row.figures(plan, point, result)
     row["retried"] = bench_row.retried(result, before, after)
+    if (row["retried"] or 0) > plan.max_failed_ratio * point.prompts:
+        problems.append("%d requests were retried: a failed try counts as a slow success" % row["retried"])
     row.update(valid=not problems, reason="; ".join(problems), raw=raw.name if raw.exists() else "")
     return {
         "name": point.name, "row": row, "workers": workers, "wall_s": round(outcome.wall_s, 3),
@@ -65,18 +67,26 @@ def warnings(
     found = bench_row.imbalance(plan.workers, workers) + bench_row.surplus(plan, point, before, after)
     if row["retried"] is None:
         found.append("the router's metrics port does not answer: retries are unknown")
-    elif row["retried"]:
+    elif row["retried"] and row["valid"]:
         found.append("%d requests were retried" % row["retried"])
     if before.router and after.router and after.router.errors > before.router.errors:
         found.append("the router counts %d requests that ended in an error" % (after.router.errors - before.router.errors))
     return found
 
 
+def refused(plan: Plan, point: Point, problem: str) -> Dict[str, Any]:
+    """Record of a point whose client was not started."""
+    row = bench_row.figures(plan, point, {})
+    row.update(valid=False, reason=problem, raw="")
+    return {"name": point.name, "row": row, "workers": {}, "wall_s": 0.0, "client_exit_code": 0, "stalled": False,
+            "warnings": [], "error_sides": {}, "fatal": True}
+
+
 def measure(plan: Plan, point: Point, argv: Sequence[str]) -> Dict[str, Any]:
     """Run the client of one point and judge what it brought."""
     raw = plan.folder / (point.name + ".json")
     if raw.exists():
-        raise PlanError("%s exists before the point ran" % raw)
+        return refused(plan, point, "%s exists before the point ran" % raw.name)
     before = snapshot(plan, mtp_too=True)
     observer = Observer(plan, point, before)
     every = min(5.0, max(0.2, plan.stall_timeout_s / 10)) if plan.stall_timeout_s else 5.0

@@ -12,6 +12,8 @@ import threading
 import time
 from typing import Any, List, Optional
 
+import turn
+
 ATTEMPTS = 5       # the network of a long download breaks now and then
 PAUSE_S = 5.0
 PROGRESS_S = 10.0
@@ -46,9 +48,8 @@ class Download:
 
 
 def say(text: str) -> None:
-    """One line, at once."""
-    sys.stdout.write("prefetch: " + text + "\n")
-    sys.stdout.flush()
+    """One line, told from the other words of the container."""
+    turn.say("prefetch: " + text)
 
 
 def cache_folder() -> str:
@@ -133,6 +134,13 @@ def main() -> int:
         return 1
     blobs = os.path.join(cache_folder(), "models--" + given.repo.replace("/", "--"))
     say("{} into {}, library {}".format(given.repo, cache_folder(), getattr(hub, "__version__", "of an unknown version")))
+    try:
+        os.makedirs(cache_folder(), exist_ok=True)
+        # Beside the library's own locks, which it cannot take on every file system.
+        turn.take_turn(os.path.join(cache_folder(), "." + os.path.basename(blobs) + ".lock"), "fetches this model")
+    except OSError as error:
+        say("{}: {}".format(cache_folder(), error.strerror))
+        return 1
     for number in range(1, ATTEMPTS + 1):
         error = attempt(hub, given.repo, given.ignore, blobs)
         if error is None:

@@ -27,7 +27,12 @@ check_skipped() {
 
 # Names that the job's submitter had to set; values are not looked at.
 check_required_environment() {
-  local name missing=''
+  local name missing='' passed=()
+  read -r -d '' -a passed <<<"${SRTGEN_PASS_ENV:-}" || :
+  for name in "${passed[@]}"; do
+    [[ "${name}" =~ ^[A-Za-z_][A-Za-z0-9_]*$ ]] ||
+      fail 10 "SRTGEN_PASS_ENV: ${name} is no name of a variable; give names with blanks between them, no values"
+  done
   for name in "${PLAN_REQUIRE_ENV[@]}"; do
     [[ -n "${!name:+set}" ]] || missing+=" ${name}"
   done
@@ -50,6 +55,7 @@ collect_check_arguments() {
     --drain "${PLAN_GPU_DRAIN_TIMEOUT_S}"
     --concurrency "${PLAN_BENCH_MAX_CONCURRENCY}"
     --strict "${SRTGEN_STRICT:-0}"
+    "--jit-cache=${PLAN_JIT_CACHE:-}"
   )
   collect_weight_arguments
   check_arguments+=("${weight_arguments[@]}")
@@ -171,6 +177,7 @@ preflight() {
   check_required_environment
   check_pyxis
   check_eval_offline
+  check_eval_folders
   collect_engine_options
   collect_check_arguments
   start_task preflight run_preflight "${report}"

@@ -47,12 +47,36 @@ make_own_folders() {
   ((${#own[@]} == 0)) || mkdir -p -- "${own[@]}"
 }
 
-# Shows that process PID of step STEP lives, by a file that changes every 5 s. A dead slurmstepd makes its srun hang
-# without a word; servers are asked for their health, the client has only this. Waits on an empty pipe: no forks.
+# Sets REPLY to the slurmstepd that process PID runs under; fails where a container hides it.
+find_stepd() {
+  local pid="$1" name stat
+  while ((pid > 1)); do
+    { read -r name <"/proc/${pid}/comm" && read -r stat <"/proc/${pid}/stat"; } 2>/dev/null || return 1
+    REPLY="${pid}"
+    [[ "${name}" != slurmstepd* ]] || return 0
+    read -r _ pid _ <<<"${stat##*) }"
+  done
+  return 1
+}
+
+# True while process PID lives; a zombie does not.
+lives() {
+  local pid="$1" stat
+  { read -r stat <"/proc/${pid}/stat"; } 2>/dev/null && [[ "${stat##*) }" != Z* ]]
+}
+
+# Shows that process PID of step STEP lives, by a file that changes every 5 s and says "orphan" once slurmstepd is gone.
+# A dead slurmstepd makes its srun hang without a word; servers are asked for their health, the client has only this.
+# Waits on an empty pipe: no forks.
 keep_beating() {
-  local step="$1" pid="$2" file="${SRTGEN_RESULTS}/logs/.$1.alive" count=0 idle
+  local step="$1" pid="$2" file="${SRTGEN_RESULTS}/logs/.$1.alive" count=0 idle stepd=''
+  ! find_stepd "${pid}" || stepd="${REPLY}"
   exec {idle}<> <(:)
   while kill -0 "${pid}" 2>/dev/null; do
+    [[ -z "${stepd}" ]] || lives "${stepd}" || {
+      printf 'orphan\n' 2>/dev/null >"${file}" || :
+      return 0
+    }
     ((count % 10)) || printf '%s\n' "${count}" 2>/dev/null >"${file}" || :
     count=$((count + 1))
     read -r -t 0.5 -u "${idle}" || :

@@ -31,6 +31,8 @@ source "${BUNDLE}/lib/addresses.sh"
 source "${BUNDLE}/lib/health_wait.sh"
 # shellcheck source=router.sh
 source "${BUNDLE}/lib/router.sh"
+# shellcheck source=jit.sh
+source "${BUNDLE}/lib/jit.sh"
 # shellcheck source=client.sh
 source "${BUNDLE}/lib/client.sh"
 # shellcheck source=quality.sh
@@ -51,20 +53,21 @@ note_error() {
 
 # Starts all steps at once: the router and the client wait inside their containers for their turn.
 start_steps() {
-  local line step role index node
+  local line step role index node worker_turn=0
+  if jit_planned; then worker_turn=2; fi
   export_locations
   collect_mounts
   export_client_environment
   collect_export_names
   for line in "${PLAN_WORKERS[@]}"; do
     read -r step role index node _ <<<"${line}"
-    start_step "${step}" "${role}" "${node}" "roles/${role}.sh" "${index}" 0
+    start_step "${step}" "${role}" "${node}" "roles/${role}.sh" "${index}" "${worker_turn}"
     [[ -z "${stop_signal}" ]] || stop_requested
   done
   log "started ${#steps[@]} workers"
   start_step "${PLAN_ROUTER_STEP}" atomesh "${PLAN_ROUTER_NODE}" roles/atomesh.sh 0 1
   if bench_planned; then start_step bench bench "${PLAN_BENCH_NODE}" bench.sh 0 1; fi
-  [[ "${eval_mode}" == off ]] || start_step eval bench "${PLAN_BENCH_NODE}" eval/run.sh 0 1
+  start_eval
 }
 
 # Runs on every way out; the first failure stays the reason.
@@ -75,6 +78,7 @@ on_exit() {
   trap : USR1 HUP # a second signal changes nothing
   trap 'teardown_signal=1' TERM INT
   set +eE
+  ((preamble_runs == 0)) || record_failure 10 "the profile's preamble ended the job with exit ${code}" '' ''
   ((code == 0)) || record_failure 70 "internal error: exit code ${code} in phase ${result_phase}" '' ''
   begin_phase teardown
   teardown
@@ -134,6 +138,7 @@ main() {
   start_steps
   wait_for_workers
   watch_workers
+  log_jit_cache
 
   begin_phase router
   start_router

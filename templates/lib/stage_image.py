@@ -13,7 +13,7 @@ from typing import Dict, List, NamedTuple, Tuple
 
 import image_file
 from stage_files import PART, StageError, free, size
-from stage_model import say, take_turn
+from turn import say, take_turn
 
 LEAST_BYTES = 4 << 30  # an image of a serving engine has more; what an import needs in all nobody knows before
 ATTEMPTS = 2
@@ -49,7 +49,7 @@ def run(command: List[str], env: Dict[str, str], lock: int) -> str:
     last = ""
     # The lock goes along: if this process is killed, an import that is still writing keeps its folder.
     with subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          pass_fds=(lock,)) as process:
+                          pass_fds=(lock,) if lock >= 0 else ()) as process:
         assert process.stdout is not None
         for line in process.stdout:
             text = " ".join(line.decode("utf-8", "replace").split())
@@ -85,6 +85,8 @@ def stage(file: str, reference: str) -> None:
     os.makedirs(folder, exist_ok=True)
     lock = take_turn(os.path.join(folder, "." + name + ".lock"), "imports {}".format(reference))
     part = os.path.join(folder, "." + name + PART)
+    if lock < 0:  # nobody waits for anybody: a folder of one's own
+        part += "-{}-{}".format(os.environ.get("SLURMD_NODENAME", ""), os.getpid())
     if os.path.isdir(part):
         say("removing what an import that was cut short has left")
         shutil.rmtree(part)
@@ -92,7 +94,7 @@ def stage(file: str, reference: str) -> None:
         damage = image_file.problem(file)
         if not damage:
             say("{} is there: {}".format(file, size(os.path.getsize(file))))
-            os.close(lock)
+            give_back(lock)
             return
         say("importing again: {}".format(damage))
         os.remove(file)
@@ -109,7 +111,13 @@ def stage(file: str, reference: str) -> None:
     if error:
         raise StageError("cannot import {} into {} {}".format(reference, folder, error))
     say("{} imported in {:.0f} s: {}".format(file, time.monotonic() - begin, size(os.path.getsize(file))))
-    os.close(lock)
+    give_back(lock)
+
+
+def give_back(lock: int) -> None:
+    """The turn, if there was one."""
+    if lock >= 0:
+        os.close(lock)
 
 
 def main(words: List[str]) -> int:

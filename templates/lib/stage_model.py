@@ -5,7 +5,6 @@ short goes on where it was, and one that is complete costs a look at each file (
 """
 
 import errno
-import fcntl
 import os
 import sys
 import threading
@@ -14,6 +13,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Dict, List, Optional
 
 from stage_files import CHUNK, PART, Item, StageError, checksums, free, is_there, leftovers, listing, needed, sha256, size
+from turn import say, take_turn
 
 STREAMS = 4
 PROGRESS_S = 5.0
@@ -106,35 +106,11 @@ class Copy:
                     size(int(self.copied / max(now - begin, 0.1)))))
 
 
-def say(text: str) -> None:
-    """One line, at once."""
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
-
-
-def take_turn(path: str, what: str = "copies this model here") -> int:
-    """Waits until no other job copies this model here; the lock ends with the process."""
-    try:
-        handle = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        handle = os.open(path, os.O_RDONLY | os.O_CREAT, 0o666)
-    waited = 0
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return handle
-        except BlockingIOError:
-            if waited % int(PROGRESS_S) == 0:
-                say("waiting for another job that {} (lock {})".format(what, path))
-            time.sleep(1)
-            waited += 1
-
-
 def stage(source: str, target: str) -> None:
     """The whole of it; StageError or OSError says why not."""
     folder, name = os.path.split(target)
     os.makedirs(folder, exist_ok=True)
-    handle = take_turn(os.path.join(folder, "." + name + ".lock"))
+    handle = take_turn(os.path.join(folder, "." + name + ".lock"), "copies this model here")
     items = listing(source)
     if not items:
         raise StageError("{} holds no files".format(source))
@@ -147,7 +123,8 @@ def stage(source: str, target: str) -> None:
         os.remove(path)
     copy = Copy(items, target, checksums(items))
     copy.run()
-    os.close(handle)
+    if handle >= 0:
+        os.close(handle)
     say("complete: {} files, {}, {} of them copied now, {} with a checksum".format(
         len(items), size(sum(item.size for item in items)), copy.files, sum(item.name in copy.sums for item in items)))
 

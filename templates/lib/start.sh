@@ -2,6 +2,8 @@
 # shellcheck disable=SC2034,SC2154  # the state of the job is shared by the libraries; srtgen.sh is checked as a whole
 # The first steps of a job: a clean environment, a folder for the results, the profile's preamble.
 
+preamble_runs=0 # 1 while the profile's text has the shell: its exit is no end of the job's story
+
 # What the submit shell may bring along and steps must not see.
 clean_environment() {
   unset SLURM_EXPORT_ENV # else every srun loses its environment, PATH included
@@ -56,8 +58,10 @@ run_preamble() {
   printf '%s\n' "${PLAN_PREAMBLE}" >"${run_folder}/preamble"
   trap - ERR
   set +eu
+  preamble_runs=1
   # shellcheck source=/dev/null  # text of the cluster profile
   source "${run_folder}/preamble" || code=$?
+  preamble_runs=0
   set -eu
   trap 'note_error "${LINENO}" "${BASH_SOURCE[0]}" "${BASH_COMMAND}"' ERR
   ((code == 0)) || fail 10 "the profile's preamble ended with exit code ${code}"

@@ -58,21 +58,21 @@ srun_argv() {
 
 # Runs in the background subshell of a step: environment, then srun.
 run_step() {
-  local name="$1" role="$2" turn="$3"
-  export SRTGEN_STEP="${name}" SRTGEN_TURN=0
+  local name="$1" role="$2" turn="$3" waits="${4:-0}"
+  export SRTGEN_STEP="${name}" SRTGEN_TURN="${waits}"
   unset ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES CUDA_VISIBLE_DEVICES GPU_DEVICE_ORDINAL USE_ATOMESH_ENTRYPOINTS
   if [[ "${role}" == bench && "${name}" == bench && "${PLAN_BENCH}" == custom ]]; then
     unset LD_LIBRARY_PATH LD_PRELOAD PYTHONPATH PYTHONHOME VIRTUAL_ENV
   fi
   if [[ -n "${turn}" ]]; then
-    export SRTGEN_TURN=1
     "${step_argv[@]}" <"${turn}" 2>>"${job_folder}/logs/${name}.log"
   else
     "${step_argv[@]}" </dev/null 2>>"${job_folder}/logs/${name}.log"
   fi
 }
 
-# Starts step NAME of ROLE on node INDEX: SCRIPT of the bundle with ARGUMENT. TURN=1: it waits for give_turn.
+# Starts step NAME of ROLE on node INDEX: SCRIPT of the bundle with ARGUMENT. TURN=1: it waits for give_turn; 2: it only
+# listens for it, beside its work.
 start_step() {
   local name="$1" role="$2" node="$3" script="$4" argument="$5" turn="$6" pipe=''
   if ((turn)); then
@@ -84,7 +84,7 @@ start_step() {
   steps+=("${name}")
   step_role["${name}"]="${role}"
   step_host["${name}"]="${node_hosts[${node}]}"
-  start_task "${name}" run_step "${name}" "${role}" "${pipe}"
+  start_task "${name}" run_step "${name}" "${role}" "${pipe}" "${turn}"
 }
 
 # Sets REPLY to Slurm's step ids of the named steps that run, as "name id" lines.

@@ -2,7 +2,7 @@
 # shellcheck disable=SC2034,SC2154  # the state of the job is shared by the libraries; srtgen.sh is checked as a whole
 # The one way out: client, router, workers; then nothing of this job is left on any node.
 
-readonly GRACE_S="${SRTGEN_GRACE_S:-20}" # from TERM to KILL
+readonly GRACE_S="${SRTGEN_GRACE_S:-20}" # from the first TERM to KILL
 readonly KILL_S=10                       # from KILL to giving up on a step
 
 declare -A step_signalled=()
@@ -66,15 +66,18 @@ kill_srun() {
   for name in "$@"; do
     pid="${task_pid[${name}]:-}"
     [[ -n "${pid}" ]] || continue
-    read -r children 2>/dev/null <"/proc/${pid}/task/${pid}/children" || children=''
+    children=''
+    read -r children 2>/dev/null <"/proc/${pid}/task/${pid}/children" || : # the list has no newline at its end
     # shellcheck disable=SC2086  # a list of pids
     kill "-${signal}" ${children} 2>/dev/null
   done
 }
 
-# Stops the named steps: TERM to their tasks (an srun that is killed kills them at once), grace, KILL, then srun.
-stop_steps() {
-  local end=$((SECONDS + GRACE_S)) left
+# Asks the named steps to end, until they have or END (in SECONDS) has come: TERM to their tasks, as an srun that is
+# signalled kills them at once.
+ask_steps() {
+  local end="$1" left
+  shift
   running_steps "$@"
   [[ -n "${REPLY}" ]] || return 0
   log "stopping ${REPLY}"
@@ -85,6 +88,11 @@ stop_steps() {
     drain 0.2
     ! cut_short || return 0
   done
+}
+
+# Ends those of the named steps that still run: KILL, then their srun.
+kill_steps() {
+  local left
   running_steps "$@"
   [[ -n "${REPLY}" ]] || return 0
   read -r -a left <<<"${REPLY}"
@@ -139,7 +147,7 @@ wait_for_slurm() {
 
 # Called once, from the EXIT trap: errors must not stop it.
 teardown() {
-  local name workers=()
+  local name workers=() start
   for name in health watch router canary judge; do end_task "${name}"; done
   for name in "${steps[@]}"; do
     [[ "${step_role[${name}]}" == bench || "${step_role[${name}]}" == atomesh ]] || workers+=("${name}")
@@ -148,9 +156,13 @@ teardown() {
     wait_for_slurm
     return 0
   fi
-  stop_steps bench eval
-  cut_short || stop_steps "${PLAN_ROUTER_STEP}"
-  cut_short || stop_steps "${workers[@]}"
+  store_jit_cache # of a job that has passed: before the grace of what is stopped begins
+  start=${SECONDS}
+  # One grace for all: who does not end in its share is killed with the last.
+  ask_steps $((start + GRACE_S / 2)) bench eval
+  cut_short || ask_steps $((start + GRACE_S * 3 / 4)) "${PLAN_ROUTER_STEP}"
+  cut_short || ask_steps $((start + GRACE_S)) "${workers[@]}"
+  cut_short || kill_steps "${steps[@]}"
   if cut_short; then
     wait_for_slurm
   else

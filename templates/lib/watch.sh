@@ -184,7 +184,7 @@ record_failure() {
 # Shows the end of a failed step's log where people look first.
 log_lines_of() {
   local step="$1" line
-  while IFS= read -r line; do
+  while IFS= read -r line || [[ -n "${line}" ]]; do
     log "  ${step}: ${line}"
   done < <(tail -n 20 -- "${job_folder}/logs/${step}.log" 2>/dev/null)
 }

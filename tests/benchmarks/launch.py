@@ -3,6 +3,8 @@
 
 Prints medians of the job's own waits beside their limits, and what a hand-written launcher waits at the same places
 (poll every 10 s, one srun per address, sleep 60 at the end; measured with the same Slurm where it is not a plain sleep).
+All nodes share this machine's processors: where many engines load, they do so at the lowest priority, as each node's own
+processors would be there for them.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
 
 from jobs_rig import PAIR, Live, Scenario, prepare, submit  # noqa: E402
-from slurm_cluster import SlurmCluster  # noqa: E402
+from slurm_cluster import LIBC, NEW_NET, SlurmCluster  # noqa: E402
 
 POLL_S = 10.0  # of the hand-written launcher
 SLEEP_S = 60.0
@@ -123,7 +125,6 @@ class Watch(threading.Thread):
         self.stopped = False
 
     def run(self) -> None:
-        from jobs_live import LIBC, NEW_NET
         live = self.run_.live
         with open(f"/proc/{live.cluster._space('hub')}/ns/net") as space:
             assert LIBC.setns(space.fileno(), NEW_NET) == 0
@@ -163,7 +164,7 @@ def start_of(nodes: int, per_node: int, limit: float) -> Callable[[SlurmCluster,
         for number in range(rounds):
             run = Run(cluster, folder, Scenario(
                 f"start-{nodes}-{per_node}-{number}", recipe=PAIR, nodes=nodes, sets=grid(nodes, prefill, per_node),
-                env={"STANDIN_LOAD_S": "2", "STANDIN_ROUTER_SCALE": "1"}))
+                env={"STANDIN_LOAD_S": "2", "STANDIN_ROUTER_SCALE": "1", "STANDIN_NICE": "19"}))
             starts.append(-run.began() + run.last_worker())
             run.ended()
             result = run.live.result()

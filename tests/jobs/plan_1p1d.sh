@@ -67,6 +67,7 @@ readonly PLAN_FATAL_MARKERS=(
 )
 readonly PLAN_FATAL_PATTERNS=()
 readonly PLAN_IDENTITY=()
+readonly PLAN_EVAL_PASS_ENV=()
 readonly PLAN_PREFLIGHT_COMMANDS=()
 
 # Every port of the plan: node, first, last, owner.

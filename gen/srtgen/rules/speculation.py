@@ -85,7 +85,7 @@ def acceptance(facts: Facts, report: Report) -> None:
 
 def forced(facts: Facts, report: Report) -> None:
     """forced-acceptance: the output is not the model's, which an evaluation must never see."""
-    run = (facts.document.data.get("eval") or {}).get("run", False)
+    run = (facts.document.data.get("eval") or facts.document.data.get("post_eval") or {}).get("run", False)
     for worker in facts.workers:
         for key in _FORCED:
             if key in worker.program.flags and run not in (False, "false"):

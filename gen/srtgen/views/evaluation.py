@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Mapping
 
 from srtgen.arguments import json_text
+from srtgen.evaluation import Evaluation
 from srtgen.plan import Plan, work_folder
 from srtgen.views.labels import labels
 
@@ -15,6 +16,10 @@ def eval_view(plan: Plan) -> dict[str, Any]:
     assert found is not None
     bench = plan.recipe.benchmark
     meta = {**labels(plan), "isl": bench.isl, "osl": bench.osl}
+    own = work_folder(plan.client.step)
+    exports = [(n, v) for n, v in plan.client.env if v[: len(own) - 1] != own[:-1]]
+    if found.command:
+        return {"constants": [*_own_command(plan.served.name, found, meta).items(), *exports]}
     constants: dict[str, str | int] = {
         "EVAL_MODEL": plan.served.name,
         "EVAL_TASKS": " ".join(found.tasks),
@@ -41,6 +46,14 @@ def eval_view(plan: Plan) -> dict[str, Any]:
         "EVAL_COMMAND": 0,
         "EVAL_META": json_text(meta),
     }
-    own = work_folder(plan.client.step)
-    exports = [(n, v) for n, v in plan.client.env if v[: len(own) - 1] != own[:-1]]
     return {"constants": [*constants.items(), *exports]}
+
+
+def _own_command(model: str, found: Evaluation, meta: Mapping[str, Any]) -> dict[str, str | int]:
+    """What eval/command.sh needs; it is the recipe's text."""
+    return {
+        "EVAL_MODEL": model,
+        "EVAL_CONCURRENCY": found.concurrency,
+        "EVAL_COMMAND": 1,
+        "EVAL_META": json_text(meta),
+    }

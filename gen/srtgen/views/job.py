@@ -76,6 +76,7 @@ def job_view(plan: Plan, manifest_id: str) -> dict[str, Any]:
         "PLAN_BENCH_NODE": plan.client.node,
         "PLAN_BENCH_MAX_CONCURRENCY": max(recipe.benchmark.concurrencies, default=0),
         "PLAN_PREAMBLE": profile.preamble,
+        **({"PLAN_JIT_CACHE": profile.jit_cache[0]} if profile.jit_cache else {}),
     }
     arrays = {
         "PLAN_MOUNTS": listed(m.text for m in plan.mounts),
@@ -90,6 +91,8 @@ def job_view(plan: Plan, manifest_id: str) -> dict[str, Any]:
         "PLAN_PREFLIGHT_COMMANDS": listed(f"{k}\t{v}" for k, v in profile.preflight_commands),
         **({"PLAN_STAGED_IMAGES": listed(f"{file}\t{source}" for file, source in staged.values())} if staged else {}),
     }
+    if plan.evaluation and plan.evaluation.command:
+        arrays["PLAN_EVAL_PASS_ENV"] = listed(plan.evaluation.pass_env)
     listeners = aligned([(str(x.node), str(x.first), str(x.last), x.owner) for x in plan.listeners])
     return {
         "name": words.plain(recipe.name),

@@ -29,6 +29,8 @@ def readme_view(plan: Plan, findings: tuple[Problem, ...]) -> dict[str, Any]:
         ("KV transfer", plan.transport or "none"),
         ("endpoint in the job", f"port {plan.ports.router} of node {plan.router.node}"),
     ]
+    if plan.profile.jit_cache:
+        facts.append(("compiled kernels are kept in", words.code(plan.profile.jit_cache[0])))
     rows = [*(_process_row(p) for p in plan.programs), client]
     said = [_finding(f) for f in findings]
     return {

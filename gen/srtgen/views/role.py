@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from srtgen import environment, words
+from srtgen.jitcache import FOLDER as JIT_FOLDER
 from srtgen.plan import Process, work_folder
 from srtgen.words import Shell, Word, bind, params, word
 
-_PARAM_ORDER = ("host_ip", "server_port", "handshake_port", "dp_master_port", "dp_base_port", "gpus")
+_PARAM_ORDER = ("host_ip", "server_port", "handshake_port", "dp_master_port", "dp_base_port", "gpus", "position")
 
 
 def _common(processes: tuple[Process, ...]) -> frozenset[str]:
@@ -64,6 +65,7 @@ def role_view(processes: tuple[Process, ...], summary: str = "") -> dict[str, An
         "summary": Shell(summary or f"Starts one {role} worker inside its container."),
         "range": Shell(f"0 to {last}" if last else "0"),
         "image": first.image,
+        "jit": any(name == JIT_FOLDER for name, _ in first.env),
         "cleared": Shell(" ".join(environment.CLEARED)),
         "cases": _cases(processes, varying, common),
         "exports": [(name, value) for name, value in exports(first, frozenset(varying)) if name in common],

@@ -24,10 +24,11 @@ class Engine:
         self._tpot_s = faults.number("tpot_s", setting("STANDIN_TPOT_S", 0.0005))
         self.tokens = 0
         self.running = 0
+        self._requests = 0
 
     def _answer(self, ask: Ask) -> tuple[list[str], str]:
         """The tokens of an answer, and the engine's word for why it ends."""
-        if "empty" in self._faults:
+        if self._faults.due("empty", self._requests):
             return [], "eos"
         value = words.right_answer(ask.prompt)
         if value is None:
@@ -59,6 +60,7 @@ class Engine:
 
     async def run(self, ask: Ask, params: Optional[dict[str, Any]] = None) -> Reply:
         """Answers a request; params go into the reply."""
+        self._requests += 1
         shapes = Shapes(ask, self._model, words.count_tokens(ask.prompt))
         tokens, reason = self._cut(ask, *self._answer(ask))
         if ask.stream:
@@ -91,7 +93,7 @@ class Engine:
 
     async def _stream(self, ask: Ask, shapes: Shapes, tokens: list[str], reason: str,
                       params: Optional[dict[str, Any]]) -> AsyncIterator[bytes]:
-        stall_at = int(self._faults.number("stall_stream")) if "stall_stream" in self._faults else None
+        stall_at = int(self._faults.number("stall_stream")) if self._faults.due("stall_stream", self._requests) else None
         sent, held = 0, ""
         more: dict[str, Any] = {"kv_transfer_params": params} if params else {}
         if ask.chat:

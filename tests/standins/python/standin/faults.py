@@ -18,7 +18,7 @@ NAMES = frozenset(
     "load_s exit_loading hang_loading log_loading ignore_term die_after_ready die_at_request die_code "
     # worker
     "hang_completions slow_health slow_health_at model_name models_error kv_null kv_role transport tpot_s "
-    "empty fail_ratio fail_after fail_status stall_stream answer_wrong answer_empty "
+    "empty empty_after fail_ratio fail_after fail_status stall_stream stall_stream_after answer_wrong answer_empty "
     # router
     "list_minus_one "
     # client
@@ -52,6 +52,10 @@ class Faults:
 
     def number(self, name: str, default: float = 0.0) -> float:
         return float(self._values.get(name, default))
+
+    def due(self, name: str, request: int) -> bool:
+        """True if NAME is set and this request comes after the first NAME_after ones."""
+        return name in self._values and request > self.number(f"{name}_after")
 
     def hits(self, name: str) -> bool:
         """True for the named share of all calls, evenly spread: 0.5 is every second one."""

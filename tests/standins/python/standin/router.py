@@ -148,11 +148,13 @@ class Router:
     # -- HTTP ---------------------------------------------------------------
 
     async def metrics(self, request: Request) -> Reply:
-        """The metrics port: any path. The names of these rows are the stand-in's own."""
+        """The metrics port: any path. Retries have AToMesh's own name and labels; the other names are the stand-in's."""
         if request.path == "/health":
             return text_reply("OK")
+        kinds = ("prefill", "decode") if self.options["pd-disaggregation"] else ("regular",)
+        retried = (f'mesh_worker_retries_total{{worker_type="{kind}",endpoint="completions"}}' for kind in kinds)
         rows = {"standin_router_requests": self.dispatcher.requests,
-                "standin_router_retries": self.dispatcher.retries,
+                **dict.fromkeys(retried, self.dispatcher.retries),
                 "standin_router_workers": len(self.registry.entries)}
         return text_reply("".join(f"{name} {value}\n" for name, value in rows.items()))
 

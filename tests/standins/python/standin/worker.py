@@ -14,6 +14,7 @@ from standin import faults as fault
 from standin import transfer
 from standin.api import Api
 from standin.argv import parser_of
+from standin.compiler import compile_kernels
 from standin.faults import settle
 from standin.http import Request, Server
 from standin.setup import Setup, check_surroundings, fail, hold_port
@@ -53,6 +54,7 @@ class Worker:
             self.held.append(hold_port(int(os.environ.get("ATOM_DP_MASTER_PORT", "29500"))))
         if os.environ.get("ATOM_DP_BASE_PORT"):
             self.held.append(hold_port(int(os.environ["ATOM_DP_BASE_PORT"])))
+        compile_kernels()
         await asyncio.sleep(faults.number("load_s", fault.setting("STANDIN_LOAD_S", 0.3)))
         if "log_loading" in faults:
             say(faults.text("log_loading") or "")

@@ -59,7 +59,7 @@ def test_what_does_not_pass_is_tried_once(hide: str, words: str, served: Path, t
 
 def test_an_image_without_the_library_says_so(tmp_path: Path) -> None:
     env = {"PATH": os.environ["PATH"], "HF_HOME": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-S", "-I", "-B", str(LIB / "prefetch_model.py"), "--repo", "org/m"], env=env,
+    done = subprocess.run([sys.executable, "-S", "-B", str(LIB / "prefetch_model.py"), "--repo", "org/m"], env=env,
                           capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (1, "prefetch: the image has no huggingface_hub: No module named 'huggingface_hub'\n")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import signal
@@ -16,6 +17,7 @@ from model_rig import SHARD, contents, model_folder, sums
 
 sys.path.insert(0, str(LIB))
 import stage_files  # noqa: E402  (found only by the path above)
+import turn  # noqa: E402
 
 FILES = 7  # that model_folder makes and a copy holds
 
@@ -185,6 +187,15 @@ def test_two_jobs_on_a_node_take_turns(source: Path, tmp_path: Path) -> None:
     assert [process.returncode for process in both] == [0, 0], outputs
     assert sorted(copied(lines) for lines in outputs) == [0, FILES]
     assert contents(target) == contents(source)
+
+
+def test_a_lock_that_cannot_be_had_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(turn.fcntl, "flock", refuse)
+    assert turn.take_turn(str(tmp_path / "lock"), "works") == -1
+    assert capsys.readouterr().out == f"going on without a lock: {tmp_path}/lock: No locks available\n"
 
 
 HANGS = """

@@ -1,4 +1,4 @@
-"""Recipes of layout 1 as real jobs: unchanged, with a custom client that reads the submitting shell."""
+"""Recipes that people have, as real jobs: unchanged, one with a custom client that reads the submitting shell."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from jobs_rig import FAST
 from slurm_cluster import STANDINS, SlurmCluster, require_slurm, rootfs_env
 
 TESTS = Path(__file__).resolve().parent
-REAL = TESTS.parents[1] / "shared" / "data" / "recipes" / "dsv4-2p1d-layout1.yaml"
+RECIPES = TESTS.parents[1] / "shared" / "data" / "recipes"
+REAL = RECIPES / "dsv4-2p1d-layout1.yaml"
+PLAIN = RECIPES / "atomesh-disagg.yaml"
 OURS = TESTS / "layout1" / "pd-dpa-custom.1.yaml"
 # A client of the same name lies where the recipe's command calls it, with what it imports; results go where it writes.
 PROFILE = """\
@@ -72,3 +74,10 @@ def test_real_recipe_runs_unchanged(cluster: SlurmCluster, tmp_path: Path) -> No
     points = sorted((folder / "fixed-seq").glob("*.json"))
     assert [json.loads(point.read_text())["completed"] for point in points] == [10, 20]
     assert (folder / "runtime-logs.tar.gz").stat().st_size > 0
+
+
+@pytest.mark.skipif(not PLAIN.exists(), reason="the recipes of srt-slurm's users are not here")
+def test_real_recipe_with_our_client_runs_unchanged(cluster: SlurmCluster, tmp_path: Path) -> None:
+    result = run(cluster, PLAIN, tmp_path)
+    assert result["verdict"] == "passed"
+    assert result["bench"] == {"points": 2, "valid": 2}
