@@ -249,3 +249,33 @@ case " $* " in *" ps "*) cat {tmp_path}/list ;; *" rm "*) : >{tmp_path}/list ;; 
     calls = (tmp_path / "calls").read_text().splitlines()
     assert all(call.startswith(f"--root {tmp_path}/srtgen-1/storage --runroot ") for call in calls)
     assert json.dumps(calls).count(" rm --force aaa") == 1
+
+
+def test_a_command_and_its_last_words(tmp_path: Path) -> None:
+    assert node_engine.last_words(["true"], 9) == ""
+    assert node_engine.last_words(["sh", "-c", "echo a; echo b >&2; exit 3"], 9) == "a\nb"
+    assert node_engine.last_words(["false"], 9) == "exit code 1"
+    assert node_engine.last_words(["sleep", "9"], 1) == "no answer within 1 s"
+    assert "No such file" in node_engine.last_words([str(tmp_path / "absent")], 9)
+
+
+@pytest.mark.parametrize(("runtime", "argv", "grants"), [
+    ("docker", ["docker", "-x"], True), ("podman", ["podman", "-x"], False), ("apptainer", [], False), ("pyxis", [], False)])
+def test_what_a_runtime_is(runtime: str, argv: list[str], grants: bool) -> None:
+    given = plan(runtime=runtime, engine_option=["-x"])
+    assert node_engine.argv(given) == argv and node_engine.grants_rights(given) == grants
+    if not argv:
+        assert node_engine.remove_leftovers(given) == ("ok", "")
+
+
+def test_a_program_that_does_not_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    stub(tmp_path / "bin", "apptainer", "[[ $1 == --version ]] && { echo 'no libfuse'; exit 3; }")
+    assert node_engine.problem(plan(runtime="apptainer")) == "apptainer --version fails: no libfuse"
+    assert node_engine.problem(plan(runtime="none")) == ""
+
+
+def test_probes_stop_at_the_first_that_fails(tmp_path: Path) -> None:
+    words = ["sh", "-c", 'echo "$SRTGEN_STEP"; exit 1', "", "touch", f"{tmp_path}/late", ""]
+    assert node_engine.start_probes(plan(probe=words)) == "probe"
+    assert not (tmp_path / "late").exists()

@@ -19,6 +19,7 @@ sys.path.insert(0, str(LIB))
 import image_file  # noqa: E402  (found only by the path above)
 import node_files  # noqa: E402
 import node_system  # noqa: E402
+import stage_image  # noqa: E402
 
 REFERENCE = "docker://rocm/atom:1"
 NAMES = [("a/b:1", "a_b_1-"), ("ghcr.io#a/b:1", "ghcr.io_a_b_1-"), ("a/b@sha256:0f", "a_b_sha256_0f-"), ("dockerd://a/b", "dockerd_a_b-")]
@@ -194,3 +195,31 @@ def until(check: object) -> None:
     while not check():  # type: ignore[operator]
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def test_folders_of_an_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("APPTAINER_TMPDIR", "")
+    env = stage_image.environment(stage_image.IMPORTERS[".sif"], str(tmp_path))
+    assert env["APPTAINER_TMPDIR"] == f"{tmp_path}/apptainer_tmpdir" and Path(env["APPTAINER_TMPDIR"]).is_dir()
+
+
+def test_an_import_hands_its_words_on(capfd: pytest.CaptureFixture[str]) -> None:
+    assert stage_image.run(["sh", "-c", "echo one; echo; echo '  two  '; exit 4"], dict(os.environ), -1) == "two"
+    assert capfd.readouterr().out == "one\ntwo\n"
+    assert stage_image.run(["false"], dict(os.environ), -1) == "exit code 1"
+    assert stage_image.run(["true"], dict(os.environ), -1) == ""
+
+
+def test_without_locks_each_import_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts: list[str] = []
+    monkeypatch.setattr(stage_image, "take_turn", lambda path, what: -1)
+    monkeypatch.setattr(stage_image, "attempt", lambda file, reference, part, lock: parts.append(part) or str(write_image(file, "squashfs") or ""))
+    stage_image.stage(f"{tmp_path}/a.sqsh", REFERENCE)
+    assert parts[0].endswith(f"-{os.getpid()}") and stage_image.give_back(-1) is None
+
+
+def test_an_attempt_leaves_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stub(tmp_path / "bin", "enroot", "echo no such manifest; exit 1")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    said = stage_image.attempt(f"{tmp_path}/a.sqsh", REFERENCE, f"{tmp_path}/part", -1)
+    assert said.endswith(" free) no such manifest") and not (tmp_path / "part").exists()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jobs.shell import LIB, bash, stub
 
-LIBRARIES = ["log", "result", "events", "steps", "container", "watch", "preflight", "stage_image", "addresses", "health_wait", "router", "jit", "client", "quality", "teardown"]
+LIBRARIES = ["log", "result", "events", "steps", "container", "watch", "preflight", "stage", "stage_image", "weights", "addresses", "health_wait", "router", "jit", "client", "quality", "teardown"]
 SETUP = """show() { printf '> %s\\n' "$*"; }
 job_folder="${PWD}" run_folder="${PWD}/q"
 rm -rf q; mkdir -p logs bench eval q bundle
