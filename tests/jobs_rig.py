@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs_live import SHARED, Live, Outcome, Scenario
-from slurm_cluster import STANDINS, docker_env, rootfs_env, standins_env
+from slurm_cluster import STANDINS, program_env, rootfs_env, standins_env
 
 __all__ = ["SHARED", "Live", "Outcome", "Scenario"]  # of jobs_live, for the tests
 
@@ -28,6 +29,7 @@ DSV4 = "dsv4-pro-fp4-mi355x-2p1d-dpa-tp8-8k1k"
 SMALL = ("benchmark.isl=32", "benchmark.osl=8", "benchmark.concurrencies=[2]", "gpu_drain_timeout_s=2",
          "health_check.max_attempts=60", "health_check.interval_seconds=1")
 FAST = {"STANDIN_ROUTER_SCALE": "0.1", "STANDIN_LOAD_S": "0.2"}
+PROGRAMS = ("docker", "podman", "apptainer")
 JOB_LIMIT_S = 150.0
 CLEAN_S = 8.0
 
@@ -59,16 +61,38 @@ def _pristine(recipe: str, profile: str, sets: tuple[str, ...], store: Path) -> 
         return _pristine_bundles[key]
 
 
+def runtime_of(scenario: Scenario) -> str:
+    """The container runtime of a scenario's profile."""
+    match = re.search(r"(?m)^  type: (\w+)$", (PROFILES / f"{scenario.profile}.yaml").read_text())
+    assert match, scenario.profile
+    return match[1]
+
+
+def calls(live: Live, word: str) -> list[list[str]]:
+    """The command lines, with this command in them, by which the scenario's job called the container program."""
+    lines = (live.folder / runtime_of(live.scenario) / "calls.jsonl").read_text().splitlines()
+    return [row["argv"] for row in map(json.loads, lines) if word in row["argv"][:8]]
+
+
+def engine(live: Live) -> list[str]:
+    """The words by which the scenario's container program is called on its node, as the job calls it."""
+    name = runtime_of(live.scenario)
+    own = f"/tmp/standin-podman/srtgen-{os.getuid()}"
+    options = ["--root", f"{own}/storage", "--runroot", f"{own}/run"] if name == "podman" else []
+    return ["exec", live.nodes[0], "env", *(f"{name}={value}" for name, value in live.env.items()), name, *options]
+
+
 def environment(scenario: Scenario, state: Path) -> dict[str, str]:
-    """The submit environment by which a job finds the stand-ins; state is for the docker one."""
+    """The submit environment by which a job finds the stand-ins; state is for that of a program such as docker."""
     # The system's own python3 first: a version manager's wrapper costs more than the stand-ins themselves.
     more = {"PATH": f"{STANDINS}/bin:/usr/bin:{os.environ.get('PATH', '')}:/usr/sbin:/sbin", **FAST, **scenario.env}
     if scenario.fault:
         more["STANDIN_FAULT"] = scenario.fault
-    if "type: none" in (PROFILES / f"{scenario.profile}.yaml").read_text():
+    runtime = runtime_of(scenario)
+    if runtime == "none":
         return standins_env(**more)
-    if scenario.profile == "docker":
-        return docker_env(state, {name: value for name, value in more.items() if name.startswith("STANDIN_")}, **more)
+    if runtime in PROGRAMS:
+        return program_env(runtime, state, {name: value for name, value in more.items() if name.startswith("STANDIN_")}, **more)
     return {**rootfs_env(**{name: value for name, value in more.items() if name != "FAKEPYXIS_MODE"}), **more}
 
 
@@ -81,7 +105,7 @@ def prepare(live: Live, store: Path) -> None:
     if scenario.own_bundle:
         live.bundle = live.folder / "bundle"
         shutil.copytree(pristine, live.bundle, ignore=shutil.ignore_patterns("results"))
-    live.env = environment(scenario, live.folder / "docker")
+    live.env = environment(scenario, live.folder / runtime_of(scenario))
     for name in scenario.env:
         live.env[name] = live.env[name].replace("{node}", live.nodes[0]).replace("{folder}", str(live.folder))
     live.script = live.bundle / "run.sbatch"
@@ -121,8 +145,7 @@ def leftovers(live: Live) -> dict[str, Any]:
             row = {"processes": live.cluster.processes(node), "ports": live.cluster.listening(node)}
             if any(row.values()):
                 left[node] = row
-        state = live.env.get("DOCKER_STANDIN_STATE")
-        containers = [str(path) for path in Path(state).glob("*/*/spec.json")] if state else []
+        containers = [str(path) for name in PROGRAMS for path in (live.folder / name).glob("**/spec.json")]
         if containers:
             left["containers"] = containers
         if not left or time.monotonic() > end:

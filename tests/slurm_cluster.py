@@ -8,8 +8,10 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
+import uuid
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -283,6 +285,9 @@ def cluster(nodes: int = 4, **options: Any) -> Iterator[SlurmCluster]:
         yield started
 
 
+PREFIXES = {"podman": "CONTAINERS"}  # of the program's own variables, where it is not its name
+
+
 def standins_env(**more: str) -> dict[str, str]:
     """Environment by which a job of runtime none finds the stand-ins; more goes on top."""
     path = f"{STANDINS}/bin:" + os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
@@ -302,12 +307,25 @@ def rootfs_env(pass_names: Sequence[str] = (), **more: str) -> dict[str, str]:
 
 
 def docker_env(state: Path, image_env: Mapping[str, str] | None = None, **more: str) -> dict[str, str]:
-    """The same for docker jobs. The stand-ins lie in the image, whose environment image_env completes.
+    """The same for docker jobs; see program_env."""
+    return program_env("docker", state, image_env, **more)
+
+
+def program_env(program: str, state: Path, image_env: Mapping[str, str] | None = None, **more: str) -> dict[str, str]:
+    """The same for jobs of docker, podman or apptainer. The stand-ins lie in the image, whose environment image_env completes.
 
     state is a folder that all nodes see: calls.jsonl, and the containers by node. STANDIN_* belongs into image_env.
     """
     image = {"PATH": f"{STANDINS}/bin:/usr/local/bin:/usr/bin:/bin", "PYTHONPATH": f"{STANDINS}/python"}
     image |= dict(image_env or {})
-    lines = "\n".join(f"{name}={value}" for name, value in image.items())
-    return standins_env(DOCKER_STANDIN_STATE=str(state), DOCKER_STANDIN_ENV=lines, DOCKER_STANDIN_ROOTFS=str(STANDINS),
-                        DOCKER_STANDIN_DEVICES="/dev/kfd /dev/dri", **more)
+    settings = {"STATE": str(state), "ENV": "\n".join(f"{name}={value}" for name, value in image.items()),
+                "ROOTFS": str(STANDINS), "DEVICES": "/dev/kfd /dev/dri"}
+    return standins_env(**{f"{PREFIXES.get(program, program.upper())}_STANDIN_{name}": value for name, value in settings.items()}, **more)
+
+
+def write_image(path: str, kind: str, size: int = 1 << 16) -> None:
+    """A container image file (squashfs or sif), as far as its head tells; whole at once."""
+    part = f"{path}.{uuid.uuid4().hex}"
+    text = f"from standin import images; images.write({part!r}, {kind!r}, {size}, 0)"
+    subprocess.run([sys.executable, "-c", text], env={**os.environ, "PYTHONPATH": f"{STANDINS}/python"}, check=True)
+    os.replace(part, path)

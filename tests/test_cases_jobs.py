@@ -20,7 +20,8 @@ import test_jobs_faults as faults
 import test_jobs_preflight as preflight
 import test_jobs_signals as signals
 import test_jobs_submit as submitting
-from jobs_rig import AGGREGATE, PAIR, PROFILES, RECIPES, ROOT, SHARED, SMALL, Live, Outcome, Scenario, generate
+from jobs_rig import (AGGREGATE, PAIR, PROFILES, RECIPES, ROOT, SHARED, SMALL, Live, Outcome, Scenario, calls, engine,
+                      generate)
 from jobs_runner import check, on
 from test_jobs_green import GREEN
 
@@ -165,7 +166,7 @@ def test_case_045_a_container_option_that_is_ignored(outcome: Outcome) -> None:
 
 
 @jobs
-@pytest.mark.parametrize("runtime", ["pyxis", "docker", "none"])
+@pytest.mark.parametrize("runtime", ["pyxis", "docker", "podman", "apptainer", "none"])
 def test_case_046_blanks_in_paths(tmp_path: Path, runtime: str) -> None:
     """pyxis cannot mount such a path: refused at generation. The others can (and run: see blanks-in-the-path-docker)."""
     done = subprocess.run(["python3", "-m", "srtgen", RECIPES / f"{SHARED}.yaml", "-o", tmp_path / "out dir", "--cluster",
@@ -178,7 +179,7 @@ def test_case_046_blanks_in_paths(tmp_path: Path, runtime: str) -> None:
 @jobs
 @of(GREEN, "green-1p1d-docker")
 def test_case_048_names_of_containers_hold_the_job(outcome: Outcome) -> None:
-    runs = docker_runs(outcome)
+    runs = calls(outcome.live, "run")
     names = {argv[argv.index("--name") + 1] for argv in runs}
     assert names == {f"srtgen-{outcome.live.job}-{step}" for step in STEPS}
     assert all("--init" in argv for argv in runs)
@@ -193,11 +194,6 @@ def test_case_048_pyxis_containers_have_no_name(outcome: Outcome) -> None:
     assert not any("container-name" in row["options"] for row in mine)
 
 
-def docker_runs(outcome: Outcome) -> list[list[str]]:
-    lines = (outcome.live.folder / "docker" / "calls.jsonl").read_text().splitlines()
-    return [row["argv"] for row in map(json.loads, lines) if row["argv"][:1] == ["run"]]
-
-
 @jobs
 @on(LEAKY)
 def test_case_050_storage_settings_reach_the_runtime(outcome: Outcome) -> None:
@@ -210,9 +206,9 @@ STRANGER = "srtgen-1-decode_0"
 
 def cancel_beside_a_stranger(live: Live) -> None:
     """Another live job's container runs on the node; ours is cancelled in the middle of the benchmark."""
-    docker = [*("exec", live.nodes[0], "env", *(f"{name}={value}" for name, value in live.env.items())), "docker"]
+    docker = engine(live)
     live.cluster.node(*docker, "run", "--detach", "--name", STRANGER, "--label", "srtgen.job=1", "--label",
-                      f"srtgen.uid={os.getuid() + 1}", "some/image", "sleep", "600")
+                      f"srtgen.uid={os.getuid() + 1}", "docker.io/some/image", "sleep", "600")
     live.phase("bench")
     live.notes["during"] = live.cluster.node(*docker, "ps", "--quiet").split()
     live.scancel()
@@ -225,8 +221,8 @@ def cancel_beside_a_stranger(live: Live) -> None:
 
 
 @jobs
-@on(Scenario("cancel-docker", 143, "cancelled in phase bench", "bench", state="CANCELLED", profile="docker", fault="bench:hang",
-             act=cancel_beside_a_stranger, waits=True))
+@on(*(Scenario(f"cancel-{name}", 143, "cancelled in phase bench", "bench", state="CANCELLED", profile=name, fault="bench:hang",
+               act=cancel_beside_a_stranger, waits=True) for name in ("docker", "podman")))
 def test_case_051_only_our_containers_go(outcome: Outcome) -> None:
     assert len(outcome.live.notes["during"]) == 5
     assert outcome.live.notes["after"] == [STRANGER]
@@ -234,12 +230,12 @@ def test_case_051_only_our_containers_go(outcome: Outcome) -> None:
 
 
 @jobs
-@of(GREEN, "green-1p1d-docker", "green-1p1d-pyxis", "green-1p1d-none")
+@of(GREEN, "green-1p1d-docker", "green-1p1d-podman", "green-1p1d-apptainer", "green-1p1d-pyxis", "green-1p1d-none")
 def test_case_052_results_belong_to_the_user(outcome: Outcome) -> None:
     owners = {path.stat().st_uid for path in outcome.live.results.rglob("*")}
     assert owners == {os.getuid()}
     if outcome.live.scenario.profile == "docker":
-        assert {argv[argv.index("--user") + 1] for argv in docker_runs(outcome)} == {f"{os.getuid()}:{os.getgid()}"}
+        assert {argv[argv.index("--user") + 1] for argv in calls(outcome.live, "run")} == {f"{os.getuid()}:{os.getgid()}"}
 
 
 @jobs
@@ -280,15 +276,16 @@ def test_case_056_the_images_python_does_not_run(outcome: Outcome) -> None:
 
 
 @jobs
-def test_case_057_podman_is_refused_by_name(tmp_path: Path) -> None:
-    """No half-working rootless containers: what is not supported yet is an error that lists what is."""
-    profile = tmp_path / "podman.yaml"
-    profile.write_text((PROFILES / "docker.yaml").read_text().replace("type: docker", "type: podman"))
-    done = subprocess.run(["python3", "-m", "srtgen", RECIPES / f"{SHARED}.yaml", "-o", tmp_path / "out", "--cluster", profile],
-                          env={**os.environ, "PYTHONPATH": str(ROOT / "gen")}, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "podman" in done.stderr and "docker" in done.stderr and "pyxis" in done.stderr
-    assert not (tmp_path / "out").exists()
+@of(GREEN, "green-1p1d-podman")
+def test_case_057_podman_needs_neither_home_nor_login(outcome: Outcome) -> None:
+    """The stand-in refuses calls without roots of their own, and a run folder that cannot be made."""
+    runs = calls(outcome.live, "run")
+    assert {argv[argv.index("--group-add") + 1] for argv in runs} == {"keep-groups"}
+    own = f"/tmp/standin-podman/srtgen-{os.getuid()}"
+    assert {(argv[argv.index("--root") + 1], argv[argv.index("--runroot") + 1]) for argv in runs} == {(f"{own}/storage", f"{own}/run")}
+    # Once per node before anything loads, then the steps.
+    assert [argv[argv.index("--name") + 1].split("-")[2] for argv in runs[:2]] == ["probe", "probe"]
+    assert len(runs) == 2 + len(STEPS)
 
 
 @jobs

@@ -29,6 +29,7 @@ def green(recipe: str, profile: str) -> Scenario:
 
 
 GREEN = [green(recipe, profile) for recipe in (PAIR, DSV4, SHARED, AGGREGATE) for profile in ("none", "pyxis", "docker")]
+GREEN += [green(PAIR, profile) for profile in ("podman", "apptainer")]
 
 
 @on(*GREEN)

@@ -6,8 +6,9 @@ import json
 import os
 
 import pytest
-from jobs_rig import PAIR, Live, Outcome, Scenario
+from jobs_rig import PAIR, Live, Outcome, Scenario, calls, engine
 from jobs_runner import check, on
+from slurm_cluster import write_image
 from test_jobs_green import GREEN
 
 pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("jobs")]
@@ -43,8 +44,7 @@ def test_options_of_pyxis(outcome: Outcome) -> None:
 @on(row("green-shared-node-docker"))
 def test_options_of_docker(outcome: Outcome) -> None:
     """The stand-in refuses what docker would; here is what it must have been given."""
-    lines = (outcome.live.folder / "docker" / "calls.jsonl").read_text().splitlines()
-    runs = [line["argv"] for line in map(json.loads, lines) if line["argv"][0] == "run"]
+    runs = calls(outcome.live, "run")
     assert len(runs) == 4
     bundle, results = outcome.live.bundle, outcome.live.results
     for argv in runs:
@@ -58,7 +58,76 @@ def test_options_of_docker(outcome: Outcome) -> None:
         assert not any("=" in value for name, value in given if name == "--env" and not value.startswith("TMPDIR="))
 
 
+@on(row("green-1p1d-podman"))
+def test_options_of_podman(outcome: Outcome) -> None:
+    bundle, results = outcome.live.bundle, outcome.live.results
+    for argv in calls(outcome.live, "run"):
+        given = set(zip(argv, argv[1:]))
+        assert {("--network", "host"), ("--ipc", "host"), ("--ulimit", "host"), ("--entrypoint", ""), ("--cgroups", "disabled"),
+                ("--volume", f"{bundle}:/srtgen:ro"), ("--volume", f"{results}:/srtgen-results"),
+                ("--label", f"srtgen.job={outcome.live.job}"), ("--pull", "never")} <= given
+        assert "--init" in argv and "--shm-size=16g" in argv and f"docker.io/{IMAGE}" in argv
+
+
+@on(row("green-1p1d-apptainer"))
+def test_options_of_apptainer(outcome: Outcome) -> None:
+    runs = calls(outcome.live, "exec")
+    assert len(runs) == 4  # the image is no file yet: nothing to try before
+    bundle, results = outcome.live.bundle, outcome.live.results
+    for argv in runs:
+        given = set(zip(argv, argv[1:]))
+        assert {("--mount", f'type=bind,"source={source}","destination={target}') for source, target in (
+            (bundle, '/srtgen",ro'), (results, '/srtgen-results"'), (f"{results}/logs", '/logs"'))} <= given
+        assert {"--contain", "--cleanenv", "--no-eval", "--no-home", "--pid", "--writable-tmpfs", f"docker://{IMAGE}"} <= set(argv)
+        assert not any(outcome.live.cluster.address(node) in word for node in outcome.live.nodes for word in argv)
+
+
+def sif_file(live: Live) -> None:
+    """What the recipe names, on the disk of every node (they share it)."""
+    write_image(SIF, "sif")
+
+
+def cancel_in_bench(live: Live) -> None:
+    live.phase("bench")
+    live.scancel()
+
+
+def beside_leftovers(live: Live) -> None:
+    """A container of ours whose job is over, and one of another user."""
+    for name, uid in (("left", os.getuid()), ("stranger", os.getuid() + 1)):
+        live.cluster.node(*engine(live), "run", "--detach", "--name", name, "--label", "srtgen.job=1", "--label", f"srtgen.uid={uid}",
+                          "docker.io/some/image", "sleep", "600")
+
+
+def look_and_tidy(live: Live) -> None:
+    live.phase("bench")
+    live.notes["names"] = live.cluster.node(*engine(live), "ps", "--all", "--format", "{{.Names}}").split()
+    live.cluster.node(*engine(live), "rm", "--force", "stranger")
+
+
+SIF = "/tmp/standin-atom.sif"
+LEFTOVERS = [Scenario(f"leftovers-{name}", profile=name, prepare=beside_leftovers, act=look_and_tidy) for name in ("docker", "podman")]
 STARTS = [
+    Scenario("missing-podman-image", 10, "is not here and podman pull failed", "preflight", profile="podman",
+             env={"CONTAINERS_STANDIN_IMAGES": "some/other:image"}),
+    Scenario("podman-broken", 10, "preflight: tools on {node}: podman ps fails: Error: creating lock", "preflight", profile="podman",
+             env={"CONTAINERS_STANDIN_DOWN": "1"}),
+    Scenario("missing-sif", 10, "preflight: image on {node}: image file /nowhere/atom.sif is missing", "preflight",
+             profile="apptainer", sets=("model.container=/nowhere/atom.sif",)),
+    Scenario("no-podman-container-starts", 10, "preflight: containers on {node}: no container starts: podman: Error", "preflight",
+             profile="podman", env={"CONTAINERS_STANDIN_FAIL": "*-probe"}),
+    Scenario("no-apptainer-container-starts", 10, "preflight: containers on {node}: no container starts: FATAL: container creation",
+             "preflight", profile="apptainer", sets=(f"model.container={SIF}",), env={"APPTAINER_STANDIN_FAIL": "probe"},
+             prepare=sif_file),
+    Scenario("apptainer-file", profile="apptainer", sets=(f"model.container={SIF}",), prepare=sif_file),
+    Scenario("container-fails-podman", 11, "decode_0 on {node} ended with exit code 125", "load", "decode_0", profile="podman",
+             env={"CONTAINERS_STANDIN_FAIL": "*-decode_0"}),
+    Scenario("container-fails-apptainer", 11, "decode_0 on {node} ended with exit code 255", "load", "decode_0",
+             profile="apptainer", env={"APPTAINER_STANDIN_FAIL": "decode_0"}),
+    Scenario("cancel-apptainer", 143, "cancelled in phase bench", "bench", state="CANCELLED", profile="apptainer",
+             fault="bench:hang", act=cancel_in_bench, waits=True),
+    Scenario("apptainer-ignores-term", 143, "cancelled in phase bench", "bench", state="CANCELLED", profile="apptainer",
+             fault="*_0:ignore_term;bench:hang,ignore_term", act=cancel_in_bench, waits=True),
     Scenario("container-fails-pyxis", 11, "on {node1} ended with exit code", "load", recipe=PAIR, nodes=2, profile="pyxis",
              sets=("roles.decode.container=rocm/other:broken",), env={"FAKEPYXIS_FAIL": "*broken*"}),
     Scenario("container-fails-docker", 11, "decode_0 on {node} ended with exit code 125", "load", "decode_0", profile="docker",
@@ -75,6 +144,15 @@ STARTS = [
 @on(*STARTS)
 def test_container_starts(outcome: Outcome) -> None:
     check(outcome)
+
+
+@on(*LEFTOVERS)
+def test_leftovers(outcome: Outcome) -> None:
+    """Our own of a job that is over go before the job starts, whatever belongs to others stays."""
+    check(outcome)
+    names = outcome.live.notes["names"]
+    assert "stranger" in names and "left" not in names
+    assert "removed containers of ended jobs: " in outcome.output
 
 
 @on(*STARTS[-2:])

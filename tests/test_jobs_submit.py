@@ -108,7 +108,8 @@ def export_none(live: Live) -> None:
 
 SUBMITTED = [
     Scenario("blanks-in-the-path", own_bundle=True, prepare=with_blanks),
-    Scenario("blanks-in-the-path-docker", own_bundle=True, prepare=with_blanks, profile="docker"),
+    *(Scenario(f"blanks-in-the-path-{name}", own_bundle=True, prepare=with_blanks, profile=name)
+      for name in ("docker", "podman", "apptainer")),
     Scenario("symlinked-bundle", own_bundle=True, prepare=behind_link),
     Scenario("relative-path", own_bundle=True, prepare=relative),
     Scenario("in-the-bundle", own_bundle=True, prepare=in_bundle),

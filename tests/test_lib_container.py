@@ -56,7 +56,7 @@ def test_pyxis_step(tmp_path: Path) -> None:
 
 def test_docker_step(tmp_path: Path) -> None:
     argv = words(tmp_path, "docker_step decode_0 decode roles/decode.sh 1", "PLAN_CONTAINER_OPTIONS=('--cap-add' 'A B')")
-    assert argv[:4] == ["srun", "bash", f"{tmp_path}/bundle/lib/docker_step.sh", "srtgen-7-decode_0"]
+    assert argv[:4] == ["srun", "bash", f"{tmp_path}/bundle/lib/engine_step.sh", "srtgen-7-decode_0"]
     options = list(zip(argv, argv[1:]))
     assert [value for name, value in options if name == "--env"] == ["LANG", "SRTGEN_X"]
     assert [value for name, value in options if name == "--volume"] == ["/a:/b", "/c d:/e:ro"]

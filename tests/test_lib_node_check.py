@@ -166,7 +166,7 @@ DOCKER = """printf '%s|' "$@" >>{t}/calls; printf '\\n' >>{t}/calls
 def test_remove_containers_of_the_job_only(names: str, removed: str | None, path: Path, tmp_path: Path,
                                            capsys: pytest.CaptureFixture[str]) -> None:
     stub(path, "docker", DOCKER.format(t=tmp_path, names=names))
-    node_clean.remove_containers("7")
+    node_clean.remove_containers("7", ["docker"])
     calls = (tmp_path / "calls").read_text().splitlines()
     assert calls == ["ps|--all|--quiet|--filter|label=srtgen.job=7|"] + ([removed] if removed else [])
     assert bool(capsys.readouterr().out) == bool(removed)
@@ -177,6 +177,6 @@ def test_main_of_node_clean_removes_the_work_folder(runtime: str, asked: bool, p
     stub(path, "docker", DOCKER.format(t=tmp_path, names=""))
     work = Path(f"/tmp/srtgen-{job}")
     (work / "agg_0" / "x").mkdir(parents=True)
-    node_clean.main(job, runtime)
+    node_clean.main(job, runtime, [])
     assert not work.exists() and (tmp_path / "calls").exists() == asked
-    node_clean.main(job, runtime)
+    node_clean.main(job, runtime, [])

@@ -12,7 +12,8 @@ import pytest
 from jobs.shell import LIB, stub
 
 sys.path.insert(0, str(LIB))
-import node_facts  # noqa: E402  (found only by the path above)
+import node_engine  # noqa: E402  (found only by the path above)
+import node_facts  # noqa: E402
 import node_gpu  # noqa: E402
 import node_system  # noqa: E402
 
@@ -62,8 +63,8 @@ def test_power_caps_are_watts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_digests_of_the_images_that_are_here(path: Path) -> None:
     stub(path, "docker", '[[ "$*" == "image inspect --format {{.Id}} "* ]] || exit 9\n[[ "$5" == a:1 ]] && printf "sha256:1\\n" || exit 1')
     images = ["b:2", "a:1", "a:1"]
-    assert list(node_facts.digests(Namespace(runtime="docker", image=images))) == [("image a:1", "sha256:1")]
-    assert list(node_facts.digests(Namespace(runtime="pyxis", image=images))) == []
+    assert list(node_facts.digests(Namespace(runtime="docker", image=images, engine_option=[]))) == [("image a:1", "sha256:1")]
+    assert list(node_facts.digests(Namespace(runtime="pyxis", image=images, engine_option=[]))) == []
 
 
 @pytest.mark.parametrize("sysfs", [True, False])
@@ -77,7 +78,7 @@ def test_facts_of_sysfs_else_of_rocm_smi(sysfs: bool, path: Path, tmp_path: Path
         (tmp_path / "version").write_text("7.0.2-38\n")
         (tmp_path / "sys/module/amdgpu").mkdir(parents=True)
         (tmp_path / "sys/module/amdgpu/version").write_text("6.16.6\n")
-    found = dict(node_facts.facts(Namespace(runtime="none", image=[])))
+    found = dict(node_facts.facts(Namespace(runtime="none", image=[], engine_option=[])))
     expected = {"gpu_model": "AMD Instinct MI355X", "power_cap_w": "1400.0", "driver": "6.16.6" if sysfs else "6.14.14", "kernel": os.uname().release}
     assert found == expected | ({"rocm": "7.0.2-38"} if sysfs else {})
 
@@ -87,7 +88,7 @@ def test_facts_where_nothing_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(node_facts, name, str(tmp_path / "absent"))
     monkeypatch.setattr(node_gpu, "known_rows", {})
     no_programs(tmp_path, monkeypatch)
-    assert list(node_facts.facts(Namespace(runtime="docker", image=["a"]))) == [("kernel", os.uname().release)]
+    assert list(node_facts.facts(Namespace(runtime="docker", image=["a"], engine_option=[]))) == [("kernel", os.uname().release)]
 
 
 # ---- node_gpu --------------------------------------------------------------------------------------------------------
@@ -155,7 +156,7 @@ def test_owners_names_at_most_four(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 TOOLS = [("none", None, "ok", ""), ("pyxis", None, "ok", ""), ("docker", None, "fail", "docker is missing"),
          ("apptainer", None, "fail", "apptainer is missing"),
-         ("podman", "exit 1", "ok", ""), ("docker", "exit 0", "ok", ""),
+         ("podman", "exit 1", "fail", "podman ps fails: exit code 1"), ("apptainer", "exit 0", "ok", ""), ("docker", "exit 0", "ok", ""),
          ("docker", "printf 'no daemon' >&2; exit 1", "fail", "docker ps fails: no daemon")]
 
 
@@ -163,24 +164,27 @@ TOOLS = [("none", None, "ok", ""), ("pyxis", None, "ok", ""), ("docker", None, "
 def test_check_tools(runtime: str, program: str | None, status: str, text: str, path: Path) -> None:
     if program:
         stub(path, runtime, program)
-    assert node_system.check_tools(Namespace(runtime=runtime)) == (status, text)
+    assert node_system.check_tools(Namespace(runtime=runtime, tool=[], engine_option=[])) == (status, text)
 
 
 def test_a_docker_that_hangs_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stub(path, "docker", "exec sleep 20")
     real = subprocess.run
-    monkeypatch.setattr(node_system.subprocess, "run", lambda *words, **more: real(*words, **{**more, "timeout": 0.3}))
-    assert node_system.check_tools(Namespace(runtime="docker")) == ("fail", "docker does not answer")
+    monkeypatch.setattr(subprocess, "run", lambda *words, **more: real(*words, **{**more, "timeout": 0.3}))
+    assert node_system.check_tools(Namespace(runtime="docker", tool=[], engine_option=[])) == ("fail", "docker ps fails: no answer within 30 s")
+
+
+DOCKER = Namespace(runtime="docker", engine_option=[])
 
 
 def test_leftover_containers_by_user_and_job(path: Path, tmp_path: Path) -> None:
     stub(path, "docker", f'printf "%s|" "$@" >{tmp_path}/asked; printf "aa 5\\nbb 6\\ncc\\n\\ndd 7 x\\nee 56\\n"')
-    assert node_system.leftover_containers(1000, ["5", "7"]) == ["bb", "ee"]
+    assert node_engine.leftover_containers(DOCKER, 1000, ["5", "7"]) == ["bb", "ee"]
     assert "label=srtgen.uid=1000|" in (tmp_path / "asked").read_text()
-    assert node_system.leftover_containers(1000, []) == ["aa", "bb", "ee"]
+    assert node_engine.leftover_containers(DOCKER, 1000, []) == ["aa", "bb", "ee"]
 
 
 def test_a_leftover_that_cannot_be_removed_is_a_failure(path: Path) -> None:
     stub(path, "docker", '[[ "$1" != ps ]] || printf "aa 5\\n"')
-    found = node_system.check_containers(Namespace(runtime="docker", running_job=["6"]))
+    found = node_system.check_containers(Namespace(runtime="docker", running_job=["6"], engine_option=[], probe=[]))
     assert found == ("fail", "containers of ended jobs cannot be removed: aa")

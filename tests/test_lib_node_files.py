@@ -14,7 +14,8 @@ import pytest
 from jobs.shell import LIB, stub
 
 sys.path.insert(0, str(LIB))
-import node_files  # noqa: E402  (found only by the path above)
+import node_engine  # noqa: E402  (found only by the path above)
+import node_files  # noqa: E402
 import node_net  # noqa: E402
 
 
@@ -27,18 +28,18 @@ def no_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 DOCKERS = [("exit 0", ""), ("printf ' no such image \\n'; exit 1", "no such image"), ("exit 7", "exit code 7"),
-           ("exec sleep 20", "Command '['docker', 'x']' timed out after 1 seconds")]
+           ("exec sleep 20", "no answer within 1 s")]
 
 
 @pytest.mark.parametrize(("text", "said"), DOCKERS)
 def test_docker_says_its_last_words(text: str, said: str, path: Path) -> None:
     stub(path, "docker", text)
-    assert node_files.docker(["x"], 1) == said
+    assert node_engine.run(Namespace(runtime="docker", engine_option=[]), ["x"], 1) == said
 
 
 def test_docker_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     no_programs(tmp_path, monkeypatch)
-    assert "No such file or directory" in node_files.docker(["x"], 1)
+    assert "No such file or directory" in node_engine.run(Namespace(runtime="docker", engine_option=[]), ["x"], 1)
 
 
 IMAGES = [("[[ $1 == image ]]", "ok", ""), ("[[ $1 == pull ]]", "note", "pulled a:1"),
@@ -48,7 +49,7 @@ IMAGES = [("[[ $1 == image ]]", "ok", ""), ("[[ $1 == pull ]]", "note", "pulled 
 @pytest.mark.parametrize(("text", "status", "said"), IMAGES)
 def test_an_image_that_is_not_here_is_pulled(text: str, status: str, said: str, path: Path) -> None:
     stub(path, "docker", text)
-    assert node_files.check_image(Namespace(runtime="docker", image=["a:1", "a:1"])) == (status, said)
+    assert node_files.check_image(Namespace(runtime="docker", image=["a:1", "a:1"], engine_option=[])) == (status, said)
 
 
 def test_an_image_file_that_cannot_be_read(tmp_path: Path) -> None:

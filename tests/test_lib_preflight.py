@@ -51,7 +51,8 @@ def plan(**more: object) -> Namespace:
         "bundle": "", "results": "/tmp", "runtime": "none", "interface": "", "transport": "", "ib_device": "", "gid_index": "",
         "model": "", "cpus_per_task": "", "gpus": 8, "drain": 0, "concurrency": 0, "strict": 0, "image": [], "mount": [],
         "listen": [], "host": ["n0", "n1"], "skip": [], "node_cpus": [], "jit_cache": "", "command": [], "running_job": [],
-        "stage": "", "own": [], "writable": [], "offline": 0, "prefetch": "none", "hub_model": "", "hub_cache": ""}
+        "stage": "", "own": [], "writable": [], "offline": 0, "prefetch": "none", "hub_model": "", "hub_cache": "",
+        "engine_option": [], "probe": [], "tool": []}
     return Namespace(**{**values, **more})
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from jobs.shell import LIB, PLAN, TEMPLATES, bash, stub
 
-OURS = ("log result start events steps container watch preflight addresses health_wait router client quality teardown srtgen role host_step docker_step "
+OURS = ("log result start events steps container watch preflight addresses health_wait router client quality teardown srtgen role host_step engine_step apptainer_step stage_image "
         "node_check").split()
 FILES = [LIB / f"{name}.sh" for name in OURS] + [TEMPLATES / name for name in ("submit.sh", "wait.sh", "_find_bundle.sh")]
 FORBIDDEN = {

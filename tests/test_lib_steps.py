@@ -119,7 +119,7 @@ def test_the_environment_of_srun_is_cleaned(plan: str, role: str, kept: set[str]
 
 def test_docker(tmp_path: Path) -> None:
     words = argv(tmp_path, "PLAN_RUNTIME=docker\nPLAN_MOUNTS=('/m n:/model:ro')\nPLAN_CONTAINER_OPTIONS=(--shm-size 16G)", START)
-    start = words.index(f"{tmp_path}/bundle/lib/docker_step.sh")
+    start = words.index(f"{tmp_path}/bundle/lib/engine_step.sh")
     assert words[start + 1] == "srtgen-7-prefill_0"
     assert words[words.index("--user") + 1].count(":") == 1
     assert "srtgen.job=7" in words

@@ -614,3 +614,70 @@ def wait_until(check: Callable[[], bool]) -> None:
     while not check():
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+PODMAN_ROOTS = ("--root", "/tmp/standin-podman/test/storage", "--runroot", "/tmp/standin-podman/test/run")
+
+
+def program(name: str, state: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    prefix = {"podman": "CONTAINERS"}.get(name, name.upper())
+    return subprocess.run([f"{STANDINS}/bin/{name}", *words], env=BASE_ENV | {f"{prefix}_STANDIN_STATE": str(state)} | env,
+                          capture_output=True, text=True, check=False, timeout=20)
+
+
+@needs_root
+@pytest.mark.parametrize(("roots", "words", "said"), [
+    ((), ["ps"], "--root and --runroot must be given"), (PODMAN_ROOTS[:2], ["ps"], "--root and --runroot must be given"),
+    ((*PODMAN_ROOTS[:3], "/tmp/standin-podman/test/other"), ["ps"], "database run root"),
+    (PODMAN_ROOTS, ["run", "img:1", "true"], "short-name resolution"), (PODMAN_ROOTS, ["run", "--bogus", "docker.io/a/b", "true"], "--bogus"),
+    (PODMAN_ROOTS, ["run", "--userns", "keep-id", "docker.io/a/b", "true"], "keep-id is only supported in rootless mode"),
+    (PODMAN_ROOTS, ["run", "--group-add", "keep-groups", "--group-add", "1", "docker.io/a/b", "true"], "not allowed with any other"),
+    (PODMAN_ROOTS, ["run", "-v", "/no/such:/x", "docker.io/a/b", "true"], "does not exist")])
+def test_podman_refuses(roots: tuple[str, ...], words: list[str], said: str, tmp_path: Path) -> None:
+    assert program("podman", tmp_path, *PODMAN_ROOTS, "ps").returncode == 0
+    done = program("podman", tmp_path, *roots, *words)
+    assert done.returncode == 125 and said in done.stderr
+
+
+@needs_root
+def test_apptainer_runs_in_a_root_of_its_own(tmp_path: Path) -> None:
+    """Against apptainer 1.3.6: the same command line gave the same lines."""
+    (tmp_path / "work").mkdir()
+    (tmp_path / "f").write_text("hello\n")
+    before = sorted(os.listdir("/dev"))
+    text = 'cat /srtgen/f; printf "[%s]" "$ODD" "${LEAK:-none}" "$PWD" "$TERM"; echo x >/tmp/t; ls /tmp; exit 7'
+    odd = 'a,b=c\n"d" $HOME `id` \\e'
+    done = program("apptainer", tmp_path / "state", "exec", "--contain", "--cleanenv", "--no-eval", "--no-home", "--pid", "--pwd", "/",
+                   "--workdir", f"{tmp_path}/work", "--bind", f"{tmp_path}:/srtgen:ro", "--writable-tmpfs", "docker://a/b:1",
+                   "bash", "-c", text, APPTAINERENV_ODD=odd, LEAK="leaks", TERM="dumb")
+    assert (done.returncode, done.stdout) == (7, f"hello\n[{odd}][none][/][dumb]t\n"), done.stderr
+    assert (tmp_path / "work" / "tmp" / "t").exists()
+    assert sorted(os.listdir("/dev")) == before
+    evaluated = program("apptainer", tmp_path / "state", "exec", "docker://a/b:1", "sh", "-c", "echo $X", APPTAINERENV_X="$((1 + 1))")
+    assert evaluated.stdout == "2\n"
+
+
+@needs_root
+@pytest.mark.parametrize(("words", "code", "said"), [
+    (["exec", "--bogus", "docker://a/b", "true"], 1, "--bogus"), (["exec", "/no/such.sif", "true"], 255, "no such file"),
+    (["exec", "a/b:1", "true"], 255, "no such file"), (["exec", "/etc/passwd", "true"], 255, "image format not recognized"),
+    (["exec", "--bind", "/no/such:/x", "docker://a/b", "true"], 255, "doesn't exist"),
+    (["exec", "--mount", "type=bind,source=/no/such,destination=/x", "docker://a/b", "true"], 255, "doesn't exist"),
+    (["exec", "--mount", "type=tmpfs,destination=/x", "docker://a/b", "true"], 255, "invalid mount specification"),
+    (["exec", "--bind", "/tmp:/x:readonly", "docker://a/b", "true"], 255, "not a valid mount option"),
+    (["exec", "--contain", "--workdir", "/no/such", "docker://a/b", "true"], 255, "unable to specify workdir"),
+    (["build", "/etc/passwd", "docker://a/b"], 255, "already exists"), (["run", "docker://a/b"], 255, "unknown command")])
+def test_apptainer_refuses(words: list[str], code: int, said: str, tmp_path: Path) -> None:
+    done = program("apptainer", tmp_path, *words)
+    assert done.returncode == code and said in done.stderr
+
+
+@pytest.mark.parametrize(("words", "env", "said"), [
+    (["import", "-o", "{}/x.sqsh", "docker://a/b:1"], {}, ""), (["import", "-o", "{}/x.sqsh", "docker://a/b:1"], {"ENROOT_TEMP_PATH": ""}, "ENROOT_TEMP_PATH"),
+    (["import", "-o", "/etc/passwd", "docker://a/b:1"], {}, "File already exists"), (["import", "--bogus", "x", "docker://a/b"], {}, "Invalid argument"),
+    (["import", "-o", "{}/x.sqsh", "docker://a/b:1"], {"ENROOT_STANDIN_IMAGES": "other"}, "404 Not Found")])
+def test_enroot(words: list[str], env: dict[str, str], said: str, tmp_path: Path) -> None:
+    own = {"ENROOT_TEMP_PATH": str(tmp_path), "ENROOT_RUNTIME_PATH": f"{tmp_path}/run", **env}
+    done = program("enroot", tmp_path / "state", *(word.format(tmp_path) for word in words), **own)
+    assert (done.returncode != 0) == bool(said) and said in done.stderr
+    assert (tmp_path / "x.sqsh").exists() == (not said)

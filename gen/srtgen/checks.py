@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from srtgen.adapters import ENGINES, LATER_ENGINES, LATER_ROUTERS, ROUTERS
+from srtgen.adapters import ENGINES, LATER_ENGINES, LATER_ROUTERS, ROUTERS, RUNTIMES
 from srtgen.environment import looks_secret
 from srtgen.profile import Profile
 from srtgen.recipe import Recipe
@@ -64,3 +64,7 @@ def profile(site: Profile, ignored: list[str], report: Report) -> None:
     said = [k for k in ("gpu_directive", "gpu_sbatch_directive") if k in data]
     if len(said) == 2 and data[said[0]] != data[said[1]]:
         report.error(site.document, (said[1],), f"contradicts {said[0]}, which is {data[said[0]]}", at_key=True)
+    for key, why in RUNTIMES[site.runtime].refused.items():
+        if data.get("container_runtime", {}).get(key):
+            message = f"{site.runtime} has no {key}: {why}"
+            report.error(site.document, ("container_runtime", key), message, at_key=True)

@@ -161,3 +161,5 @@ def images(recipe: Recipe, profile: Profile, report: Report) -> None:
             report.error(recipe.document, path, f"{container} is relative; write an absolute path or an image reference")
         elif (found := placeholder(container)) is not None:
             report.error(recipe.document, path, f"{found} is not expanded; write the image itself")
+        elif problem := RUNTIMES[profile.runtime].image_problem(image(container, profile)):
+            report.error(recipe.document, path, problem)

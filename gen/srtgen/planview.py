@@ -134,6 +134,7 @@ def failures(plan: Plan) -> list[str]:
     markers = ", ".join(words.code(marker) for marker in health.markers) or "none"
     said = [
         "before anything loads: a check of the nodes fails (image, model, mounts, disk, ports, GPUs, limits, RDMA) (10)",
+        *(["a node cannot import an image (10)"] if plan.profile.image_stage_dir else []),
         *(["the model cannot be fetched, or a node does not see it whole then (10)"] if plan.prefetch else []),
         *(["a node's copy of the model cannot be made, or stands still for 300 s (10)"] if plan.served.staged else []),
         f"a worker is not ready after {health.attempts * health.interval_s} s (12), or its log shows while loading: {markers} (11)",

@@ -28,6 +28,8 @@ class Profile(NamedTuple):
     runtime: str = "pyxis"
     runtime_options: tuple[str, ...] = ()
     runtime_root: bool = False
+    runtime_storage: str = ""
+    image_stage_dir: str = ""
     containers: Mapping[str, str] = {}
     model_paths: Mapping[str, str] = {}
     mounts: tuple[tuple[str, str], ...] = ()
@@ -66,6 +68,8 @@ def read(document: Document) -> Profile:
         runtime=runtime.get("type", "pyxis"),
         runtime_options=tuple(runtime.get("options", ())),
         runtime_root=runtime.get("root", False),
+        runtime_storage=runtime.get("storage", ""),
+        image_stage_dir=runtime.get("stage_dir", ""),
         containers=data.get("containers", {}),
         model_paths=data.get("model_paths", {}),
         mounts=tuple(data.get("default_mounts", {}).items()),

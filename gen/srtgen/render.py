@@ -26,7 +26,9 @@ _OPTIONAL: tuple[tuple[tuple[str, ...], Callable[[Plan], object]], ...] = (
     (("eval/requirements", "eval/tasks/", "prefetch.sh"), lambda plan: plan.evaluation and not plan.evaluation.command),
     (("lib/jit_",), lambda plan: plan.profile.jit_cache),
     (("lib/stage_model",), lambda plan: plan.served.staged),
-    (("lib/prefetch_model", "lib/turn"), lambda plan: plan.prefetch),
+    (("lib/stage_image.py",), lambda plan: plan.profile.image_stage_dir),
+    (("lib/prefetch_model",), lambda plan: plan.prefetch),
+    (("lib/turn",), lambda plan: plan.prefetch or plan.served.staged or plan.profile.image_stage_dir),
 )
 _ROUTES = "Starts the router inside its container."
 _FETCHES = "Fetches the model into the Hugging Face cache before the load, inside a worker's container."

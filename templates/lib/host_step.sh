@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A step without a container: runs SCRIPT ARGUMENT and removes its work folder, also when the job is cancelled.
+# A step that is a process of the host: runs SCRIPT ARGUMENT... and removes its work folder, also when the job is cancelled.
 set -Eeuo pipefail
 shopt -s inherit_errexit
 
@@ -28,9 +28,9 @@ on_term() {
 }
 
 main() {
-  local script="$1" argument="$2" child code=0
+  local child code=0
   trap on_term TERM INT HUP
-  bash "${script}" "${argument}" <&0 &
+  bash "$@" <&0 &
   child=$!
   while :; do
     code=0

@@ -77,7 +77,7 @@ def parse_arguments(argv: "List[str]") -> argparse.Namespace:
     for name in ("gpus", "drain", "concurrency", "strict", "offline"):
         parser.add_argument("--" + name, type=int, default=0)
     for name in ("image", "mount", "listen", "host", "skip", "node-cpus", "command", "running-job", "own",
-                 "writable"):
+                 "writable", "engine-option", "probe", "tool"):
         parser.add_argument("--" + name, action="append", default=[])
     plan = parser.parse_args(argv)
     if os.environ.get("SLURMD_NODENAME", "") not in plan.weight_hosts.split(","):

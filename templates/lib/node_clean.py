@@ -1,4 +1,4 @@
-"""Ends and removes what is left of a job on this node: node_clean.py JOB RUNTIME RUN. Prints what it found."""
+"""Ends and removes what is left of a job on this node: node_clean.py JOB RUNTIME RUN OPTION... Prints what it found."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import subprocess
 import sys
 import time
 from typing import Dict, List
+
+import node_engine
 
 GRACE_S = 1.0
 
@@ -69,14 +71,14 @@ def end_processes(run: str) -> None:
     send(leftovers(run), signal.SIGKILL)
 
 
-def remove_containers(job: str) -> None:
+def remove_containers(job: str, engine: "List[str]") -> None:
     """Those of this job only."""
-    done = subprocess.run(["docker", "ps", "--all", "--quiet", "--filter", "label=srtgen.job=" + job],
+    done = subprocess.run(engine + ["ps", "--all", "--quiet", "--filter", "label=srtgen.job=" + job],
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=10)
     names = done.stdout.decode().split()
     if names:
         print("removing containers", " ".join(names), flush=True)
-        subprocess.run(["docker", "rm", "--force"] + names, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        subprocess.run(engine + ["rm", "--force"] + names, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL, timeout=10)
 
 
@@ -93,14 +95,14 @@ def remove_jit_folders() -> None:
             continue
 
 
-def main(job: str, runtime: str, run: str) -> None:
-    """Processes, containers, the work folder."""
-    if runtime == "docker":
-        remove_containers(job)
+def main(job: str, runtime: str, run: str, options: "List[str]") -> None:
+    """Processes, containers, the work folder. The options are those of a runtime that keeps containers."""
+    if runtime in node_engine.ENGINES:
+        remove_containers(job, [runtime] + options)
     end_processes(run)
     shutil.rmtree("/tmp/srtgen-" + job, ignore_errors=True)
     remove_jit_folders()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3])
+    main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:])

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
+import node_engine
 import node_gpu
 
 SYSFS = "/sys"
@@ -56,10 +57,9 @@ def power_caps() -> "List[str]":
 
 def digests(plan: argparse.Namespace) -> "Iterator[Tuple[str, str]]":
     """Digests of the images, where the runtime tells."""
-    if plan.runtime != "docker":
-        return
-    for image in sorted(set(plan.image)):
-        digest = run(["docker", "image", "inspect", "--format", "{{.Id}}", image]).strip()
+    engine = node_engine.argv(plan)
+    for image in sorted(set(plan.image)) if engine else ():
+        digest = run(engine + ["image", "inspect", "--format", "{{.Id}}", image]).strip()
         if digest:
             yield "image {}".format(image), digest
 

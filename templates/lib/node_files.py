@@ -6,7 +6,6 @@ import argparse
 import hashlib
 import json
 import os
-import subprocess
 from typing import List, Tuple
 
 RESULTS_MIN_BYTES = 1 << 30  # logs and results of a long sweep
@@ -40,7 +39,10 @@ def check_bundle(plan: argparse.Namespace) -> "Tuple[str, str]":
 
 
 def check_image(plan: argparse.Namespace) -> "Tuple[str, str]":
-    """An image file must be readable; a docker image that is not here is pulled now, once per node."""
+    """An image file must be readable; what docker or podman has not yet is pulled now, once per node."""
+    import image_file  # not above: srtgen verify reads this file alone
+    import node_engine
+
     if plan.runtime == "none":
         return "ok", "runtime none"
     notes = []
@@ -48,27 +50,19 @@ def check_image(plan: argparse.Namespace) -> "Tuple[str, str]":
         if image.startswith(("/", "./")):
             if not os.access(image, os.R_OK):
                 return "fail", "image file {} is missing or not readable".format(image)
-        elif plan.runtime == "docker":
-            if docker(["image", "inspect", image], 60) == "":
+            damage = image_file.problem(image) if image.endswith(".sif") and os.path.isfile(image) else ""
+            if damage:
+                return "fail", "image file " + damage
+        elif node_engine.argv(plan):
+            if node_engine.run(plan, ["image", "inspect", image], 60) == "":
                 continue
-            error = docker(["pull", "--quiet", image], PULL_TIMEOUT_S)
+            error = node_engine.run(plan, ["pull", "--quiet", image], PULL_TIMEOUT_S)
             if error:
-                return "fail", "image {} is not here and docker pull failed: {}".format(image, error)
+                return "fail", "image {} is not here and {} pull failed: {}".format(image, plan.runtime, error)
             notes.append("pulled " + image)
         else:
             notes.append("{} comes from a registry: it is not checked, and imported at start".format(image))
     return ("note" if notes else "ok"), "; ".join(notes)
-
-
-def docker(words: "List[str]", timeout_s: int) -> str:
-    """Runs docker; '' if it succeeds, else its last words."""
-    try:
-        done = subprocess.run(["docker"] + words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, timeout=timeout_s)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
-    text = done.stdout.decode("utf-8", "replace").strip()[-300:]
-    return "" if done.returncode == 0 else text or "exit code {}".format(done.returncode)
 
 
 def weight_files(folder: str) -> "List[str]":

@@ -11,6 +11,8 @@ import subprocess
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
+import node_engine
+
 SYSFS = "/sys"
 known_rows: "Dict[str, Dict[str, Any]]" = {}  # what rocm-smi said last
 BUSY_BYTES = 8 << 30  # what a worker that ends leaves for a moment is below, what a leak leaves is above
@@ -77,7 +79,7 @@ _first_answer: "List[Optional[List[int]]]" = []  # rocm-smi is slow: the count's
 
 
 def check_count(plan: argparse.Namespace) -> "Tuple[str, str]":
-    """At least as many GPUs as the plan takes of a node."""
+    """At least as many GPUs as the plan takes of a node, which the user may open."""
     found = sysfs_count()
     if not found:
         used = smi_used()
@@ -87,7 +89,8 @@ def check_count(plan: argparse.Namespace) -> "Tuple[str, str]":
         found = len(used)
     if found < plan.gpus:
         return "fail", "{} GPUs here, the plan needs {}".format(found, plan.gpus)
-    return "ok", "{} GPUs".format(found)
+    closed = node_engine.closed_devices(plan, ["/dev/kfd", "/dev/dri/renderD*"])
+    return ("fail", closed) if closed else ("ok", "{} GPUs".format(found))
 
 
 def check_memory(plan: argparse.Namespace) -> "Tuple[str, str]":

@@ -13,6 +13,8 @@ import struct
 import subprocess
 from typing import Dict, List, Tuple
 
+import node_engine
+
 SYSFS = "/sys"
 PROC = "/proc"
 BRIDGES = ("lo", "docker", "virbr", "br-", "cni", "veth", "flannel", "cali", "podman", "lxc", "kube-")
@@ -178,6 +180,9 @@ def check_rdma(plan: argparse.Namespace) -> "Tuple[str, str]":
     # Of automatic devices some may be unplugged; named ones must all work.
     if bad and (plan.ib_device or len(bad) == len(wanted)):
         return "fail", "; ".join(bad)
+    closed = node_engine.closed_devices(plan, ["/dev/infiniband/uverbs*"])
+    if closed:
+        return "fail", closed
     return ("note" if bad else "ok"), "; ".join(bad) or ", ".join(wanted)
 
 

@@ -6,25 +6,18 @@ import argparse
 import os
 import resource
 import shutil
-import subprocess
-from typing import List, Tuple
+from typing import Tuple
+
+import node_engine
 
 MEMLOCK_RDMA_BYTES = 64 << 30  # less cannot register the KV cache of a GPU
 
 
 def check_tools(plan: argparse.Namespace) -> "Tuple[str, str]":
     """What runs on the host; bash, python3 and curl were looked for before."""
-    if plan.runtime in ("docker", "podman", "apptainer") and shutil.which(plan.runtime) is None:
-        return "fail", "{} is missing".format(plan.runtime)
-    if plan.runtime == "docker":
-        try:
-            done = subprocess.run(["docker", "ps", "--quiet"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                  stderr=subprocess.PIPE, timeout=30)
-        except subprocess.TimeoutExpired:
-            return "fail", "docker does not answer"
-        if done.returncode:
-            return "fail", "docker ps fails: " + done.stderr.decode("utf-8", "replace").strip()[-200:]
-    return "ok", ""
+    missing = [tool for tool in plan.tool if shutil.which(tool) is None]
+    problem = "{} is missing".format(", ".join(missing)) if missing else node_engine.problem(plan)
+    return ("fail", problem) if problem else ("ok", "")
 
 
 def step_cpus() -> int:
@@ -54,9 +47,9 @@ def check_cpus(plan: argparse.Namespace) -> "Tuple[str, str]":
 
 
 def check_limits(plan: argparse.Namespace) -> "Tuple[str, str]":
-    """Open files for all connections; locked memory where RDMA registers it. Docker sets its own."""
-    if plan.runtime == "docker":
-        return "ok", "set by docker"
+    """Open files for all connections; locked memory where RDMA registers it. A daemon sets its own."""
+    if node_engine.grants_rights(plan):
+        return "ok", "set by {}".format(plan.runtime)
     need = max(4096, 4 * plan.concurrency + 1024)
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if files != resource.RLIM_INFINITY and files < need:
@@ -68,28 +61,10 @@ def check_limits(plan: argparse.Namespace) -> "Tuple[str, str]":
     return "ok", text
 
 
-def leftover_containers(uid: int, running: "List[str]") -> "List[str]":
-    """Ids of this user's containers whose job is over."""
-    done = subprocess.run(
-        ["docker", "ps", "--all", "--filter", "label=srtgen.uid={}".format(uid),
-         "--format", "{{.ID}} {{.Label \"srtgen.job\"}}"],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60)
-    rows = [line.split() for line in done.stdout.decode("utf-8", "replace").splitlines()]
-    return [row[0] for row in rows if len(row) == 2 and row[1] not in running]
-
-
 def check_containers(plan: argparse.Namespace) -> "Tuple[str, str]":
-    """Removes our own containers of jobs that are over; those of running jobs and of others stay."""
-    if plan.runtime != "docker":
-        return "ok", ""
-    if not plan.running_job:
-        return "note", "the running jobs are not known: leftovers are not looked for"
-    left = leftover_containers(os.getuid(), plan.running_job)
-    if not left:
-        return "ok", ""
-    subprocess.run(["docker", "rm", "--force"] + left, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                   stderr=subprocess.DEVNULL, timeout=120)
-    still = leftover_containers(os.getuid(), plan.running_job)
-    if still:
-        return "fail", "containers of ended jobs cannot be removed: " + " ".join(still)
-    return "note", "removed containers of ended jobs: " + " ".join(left)
+    """No leftovers of ours, and a container starts."""
+    status, text = node_engine.remove_leftovers(plan)
+    if status == "fail":
+        return status, text
+    error = node_engine.start_probes(plan)
+    return ("fail", "no container starts: " + error) if error else (status, text)

@@ -65,12 +65,17 @@ collect_check_arguments() {
   for line in "${PLAN_MOUNTS[@]}"; do check_arguments+=("--mount=${line}"); done
   for line in "${PLAN_LISTEN[@]}"; do check_arguments+=(--listen "${line}"); done
   for line in "${PLAN_PREFLIGHT_COMMANDS[@]}"; do check_arguments+=("--command=${line}"); done
-  for name in "${!PLAN_IMAGE[@]}"; do check_arguments+=("--image=${PLAN_IMAGE[${name}]}"); done
+  for name in "${!PLAN_IMAGE[@]}"; do
+    is_staged "${PLAN_IMAGE[${name}]}" || check_arguments+=("--image=${PLAN_IMAGE[${name}]}")
+  done
+  collect_staging_tools
   for name in ${SRTGEN_SKIP_CHECKS:-}; do check_arguments+=("--skip=${name}"); done
   while read -r host line; do
     [[ -z "${host}" ]] || check_arguments+=("--node-cpus=${host}=${line}")
   done < <(sinfo --noheader --Node --nodes="${SLURM_JOB_NODELIST}" --format='%N %c' 2>/dev/null)
-  [[ "${PLAN_RUNTIME}" == docker ]] || return 0
+  for line in "${engine_options[@]}"; do check_arguments+=("--engine-option=${line}"); done
+  collect_probes
+  keeps_containers || return 0
   while read -r line; do
     [[ -z "${line}" ]] || check_arguments+=("--running-job=${line}")
   done < <(squeue --noheader --format=%A 2>/dev/null)
@@ -170,11 +175,12 @@ check_pyxis() {
 
 preflight() {
   local report="${run_folder}/preflight" limit deadline=$((SECONDS + PREFLIGHT_LIMIT_S + PLAN_GPU_DRAIN_TIMEOUT_S))
-  [[ "${PLAN_RUNTIME}" != docker ]] || deadline=$((deadline + 1800))
+  ! keeps_containers || deadline=$((deadline + 1800))
   check_required_environment
   check_pyxis
   check_eval_offline
   check_eval_folders
+  collect_engine_options
   collect_check_arguments
   start_task preflight run_preflight "${report}"
   while [[ -z "${task_code[preflight]:-}" ]]; do

@@ -27,6 +27,8 @@ source "${BUNDLE}/lib/watch.sh"
 source "${BUNDLE}/lib/preflight.sh"
 # shellcheck source=stage.sh
 source "${BUNDLE}/lib/stage.sh"
+# shellcheck source=stage_image.sh
+source "${BUNDLE}/lib/stage_image.sh"
 # shellcheck source=weights.sh
 source "${BUNDLE}/lib/weights.sh"
 # shellcheck source=addresses.sh

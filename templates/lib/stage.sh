@@ -19,6 +19,7 @@ declare -A stage_words=() # host -> what it said last
 
 # Everything that the plan wants on the nodes, one after the other.
 stage_all() {
+  stage_images
   stage_model
   prefetch_model
 }

@@ -131,7 +131,8 @@ clean_hosts() {
   IFS=, read -r -a names <<<"${hosts}"
   timeout -k 2 12 srun --job-name=teardown --overlap "--nodes=${#names[@]}" "--ntasks=${#names[@]}" --ntasks-per-node=1 \
     "--nodelist=${hosts}" --wait=0 --mpi=none --chdir=/ --export=ALL \
-    python3 -E -s -B "${BUNDLE}/lib/node_clean.py" "${SLURM_JOB_ID}" "${PLAN_RUNTIME}" "${SRTGEN_RUN}" </dev/null >>"${report}" 2>&1
+    python3 -E -s -B "${BUNDLE}/lib/node_clean.py" "${SLURM_JOB_ID}" "${PLAN_RUNTIME}" "${SRTGEN_RUN}" "${engine_options[@]}" \
+    </dev/null >>"${report}" 2>&1
 }
 
 # Slurm signals the steps itself and kills everything after KillWait, this shell too, which needs a moment for the verdict.

@@ -44,7 +44,7 @@ def planned(changes: str) -> str:
     for change in changes.split("\n"):
         name = change.partition("=")[0]
         if name:
-            lines = replaced(lines, name, change)
+            lines = replaced(lines, name.removeprefix("-A "), change)
     return "\n".join(lines) + "\n"
 
 
@@ -55,7 +55,7 @@ def replaced(lines: Sequence[str], name: str, change: str) -> list[str]:
     for line in lines:
         if skipping:
             skipping = line != ")"
-        elif line.startswith(f"readonly {name}="):
+        elif line.startswith((f"readonly {name}=", f"declare -rA {name}=")):
             skipping = line.endswith("=(")
         else:
             out.append(line)

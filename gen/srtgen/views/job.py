@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Mapping
 
 from srtgen import resources, words
 from srtgen.plan import Plan
@@ -34,6 +34,8 @@ def job_view(plan: Plan, manifest_id: str) -> dict[str, Any]:
     images = {g.name: g.processes[0].image for g in plan.groups}
     images |= {plan.router.role: plan.router.image, "bench": plan.client.image}
     images |= {plan.prefetch.role: plan.prefetch.image} if plan.prefetch else {}
+    staged = _staged_images(plan, images)
+    images = {r: staged[i][0] if i in staged else plan.runtime.reference(i) for r, i in images.items()}
     rows = [_WORKER_COLUMNS, *_worker_rows(plan)]
     header, *table = aligned(rows)
     engine = recipe.engine
@@ -51,6 +53,7 @@ def job_view(plan: Plan, manifest_id: str) -> dict[str, Any]:
         "PLAN_OFFLINE": int(recipe.model.offline),
         "PLAN_RUNTIME": plan.runtime.name,
         "PLAN_CONTAINER_ROOT": int(profile.runtime_root),
+        **_container_folders(plan),
         "PLAN_INTERFACE": profile.network_interface or "",
         "PLAN_OUTPUT_DIR": profile.output_dir,
         "PLAN_HEALTH_ATTEMPTS": plan.health.attempts,
@@ -86,6 +89,7 @@ def job_view(plan: Plan, manifest_id: str) -> dict[str, Any]:
         "PLAN_FATAL_PATTERNS": listed(plan.health.patterns),
         "PLAN_IDENTITY": listed(f"{k}={v}" for k, v in recipe.identity),
         "PLAN_PREFLIGHT_COMMANDS": listed(f"{k}\t{v}" for k, v in profile.preflight_commands),
+        **({"PLAN_STAGED_IMAGES": listed(f"{file}\t{source}" for file, source in staged.values())} if staged else {}),
     }
     if plan.evaluation and plan.evaluation.command:
         arrays["PLAN_EVAL_PASS_ENV"] = listed(plan.evaluation.pass_env)
@@ -101,6 +105,19 @@ def job_view(plan: Plan, manifest_id: str) -> dict[str, Any]:
         "listeners": [[row] for row in listeners],
         "find_bundle": Shell(resources.text("templates", "_find_bundle.sh")),
     }
+
+
+def _container_folders(plan: Plan) -> dict[str, str]:
+    """Folders on the nodes for the runtime's own use, where it needs any."""
+    storage = plan.runtime.storage and (plan.profile.runtime_storage or plan.runtime.storage)
+    return {"PLAN_CONTAINER_STORAGE": storage} if storage else {}
+
+
+def _staged_images(plan: Plan, images: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """By image reference: the file on each node that it is imported into before the load, and where from."""
+    folder = plan.profile.image_stage_dir
+    found = {i: plan.runtime.staged(i, folder) for i in images.values()} if folder else {}
+    return {image: file for image, file in found.items() if file}
 
 
 def _eval_run(plan: Plan) -> str:

@@ -23,6 +23,7 @@ def readme_view(plan: Plan, findings: tuple[Problem, ...], single: bool = False)
     facts = [
         ("model", words.code(source)),
         *([("its copy on each node", words.code(plan.served.staged))] if plan.served.staged else []),
+        *([("image files on each node", words.code(folder))] if (folder := plan.profile.image_stage_dir) else []),
         *([("fetched before the load", _FETCHING[plan.hub.prefetch])] if plan.prefetch else []),
         ("nodes", f"{plan.placement.nodes}, with {plan.placement.gpus_per_node} GPUs each"),
         ("time limit", slurm.time_limit(plan.recipe, plan.profile) or "the partition's default"),

@@ -1,7 +1,7 @@
-"""Containers of the docker stand-in: a process in mount and PID namespaces of its own, kept by a shim of its own.
+"""Containers of the docker and podman stand-ins: a process in mount and PID namespaces of its own, kept by a shim of its own.
 
 Like a real one it lives on when its client is killed, ends with its first process, and shows only the system's
-folders, what is mounted, and what DOCKER_STANDIN_ROOTFS names (in place of the image's files). Needs root.
+folders, what is mounted, and what <PROGRAM>_STANDIN_ROOTFS names (in place of the image's files). Needs root.
 
 Host folders are visible below the mount point of a container's root. So all mounts happen in the container's first
 process alone, in a namespace of its own, and nothing here removes a folder with what is in it: clean-up names files.
@@ -12,26 +12,20 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import sys
 import time
 from pathlib import Path
 from typing import Any, NoReturn, Optional
 
+from standin.program import NAME
 from standin.rootfs import become, build_root, checked, libc
 
 NEW_PIDS = 0x20000000
 FILES = ("spec.json", "stdin", "stdout", "stderr", "pid", "exit")
 
 
-def state_dir() -> Path:
-    """This node's containers."""
-    root = Path(os.environ.get("DOCKER_STANDIN_STATE", "/tmp/standin-docker"))
-    return root / socket.gethostname()
-
-
 def init_loop(argv: list[str], env: dict[str, str]) -> int:
-    """What docker's --init does: hands signals on, reaps, ends with the command."""
+    """What --init does: hands signals on, reaps, ends with the command."""
     child = os.fork()
     if child == 0:
         run_command(argv, env)
@@ -47,7 +41,7 @@ def run_command(argv: list[str], env: dict[str, str]) -> NoReturn:
     try:
         os.execvpe(argv[0], argv, env)
     except OSError as error:
-        print(f'docker: Error response from daemon: exec: "{argv[0]}": {error.strerror}', file=sys.stderr, flush=True)
+        print(f'{NAME}: exec: "{argv[0]}": {error.strerror}', file=sys.stderr, flush=True)
         os._exit(127 if isinstance(error, FileNotFoundError) else 126)
 
 
@@ -63,7 +57,7 @@ def first_process(spec: dict[str, Any], folder: Path) -> NoReturn:
         build_root(spec, root)
         become(spec, root)
     except OSError as error:
-        print(f"docker: Error response from daemon: {error}", file=sys.stderr, flush=True)
+        print(f"{NAME}: {error}", file=sys.stderr, flush=True)
         os._exit(125)
     os.environ.clear()
     os.environ.update(spec["env"])

@@ -1,4 +1,4 @@
-"""The docker stand-in's command line: strict about options, mount sources, devices, names and images.
+"""The docker stand-in's command line, and most of podman's: strict about options, mount sources, devices, names and images.
 
 Each call is appended to $DOCKER_STANDIN_STATE/calls.jsonl as {"node", "argv"}. Settings: DOCKER_STANDIN_STATE, _IMAGES
 (patterns of present images, default *), _ENV (the image's NAME=VALUE lines), _ROOTFS (host folders that stand for
@@ -12,28 +12,18 @@ import argparse
 import json
 import os
 import signal
-import socket
 import sys
 import threading
 import time
 import uuid
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from standin import container
-from standin.docker_run import Parser, image_is_there, refuse, run_parser, spec_of
+from standin import container, program
+from standin.docker_run import Parser, refuse, run_parser, spec_of
 from standin.docker_show import find, found, image, inspect, ps
 
 VERSION = "Docker version 27.3.1, build stand-in"
-
-
-def record(argv: list[str]) -> None:
-    root = container.state_dir().parent
-    root.mkdir(parents=True, exist_ok=True)
-    line = json.dumps({"node": socket.gethostname(), "argv": argv}) + "\n"
-    with open(root / "calls.jsonl", "a", encoding="utf-8") as out:
-        out.write(line)
 
 
 def run(argv: list[str]) -> int:
@@ -41,10 +31,9 @@ def run(argv: list[str]) -> int:
     spec = spec_of(args)
     if args.name and find(args.name):
         refuse(f'docker: Error response from daemon: Conflict. The container name "/{args.name}" is already in use.')
-    fail = os.environ.get("DOCKER_STANDIN_FAIL")
-    if fail and (fnmatchcase(spec["image"], fail) or fnmatchcase(spec["name"], fail)):
-        refuse("docker: Error response from daemon: failed to create task for container (DOCKER_STANDIN_FAIL)")
-    folder = container.state_dir() / uuid.uuid4().hex
+    if program.fails(spec["image"], spec["name"]):
+        refuse(f"{program.NAME}: Error response from daemon: failed to create task for container (_STANDIN_FAIL)")
+    folder = program.state_dir() / uuid.uuid4().hex
     container.start(spec, folder)
     if args.detach:
         print(folder.name)
@@ -152,7 +141,7 @@ def pull(argv: list[str]) -> int:
     parser.add_argument("-q", "--quiet", action="store_true")
     parser.add_argument("name")
     args = parser.parse_args(argv)
-    if not image_is_there(args.name):
+    if not program.image_is_there(args.name):
         refuse(f"Error response from daemon: manifest for {args.name} not found: manifest unknown", 1)
     print(args.name)
     return 0
@@ -185,11 +174,11 @@ COMMANDS = {"run": run, "rm": remove, "stop": stop, "kill": kill, "ps": ps, "ins
 
 def main() -> None:
     argv = sys.argv[1:]
-    record(argv)
+    program.record(argv)
     if argv in (["--version"], ["-v"]):
         raise SystemExit(version([]))
     if not argv or argv[0] not in COMMANDS:
         refuse(f"docker: '{' '.join(argv[:1])}' is not a docker command (that the stand-in knows).", 1)
-    if os.environ.get("DOCKER_STANDIN_DOWN") == "1":
+    if program.setting("DOWN") == "1":
         refuse("Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?", 1)
     raise SystemExit(COMMANDS[argv[0]](argv[1:]))

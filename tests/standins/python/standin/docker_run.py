@@ -8,20 +8,16 @@ import re
 import socket
 import sys
 import uuid
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NoReturn
 
+from standin import program
 from standin.rootfs import LIMITS
 
 
 def refuse(text: str, code: int = 125) -> NoReturn:
     print(text, file=sys.stderr, flush=True)
     raise SystemExit(code)
-
-
-def words(name: str, default: str = "") -> list[str]:
-    return os.environ.get(f"DOCKER_STANDIN_{name}", default).split()
 
 
 class Parser(argparse.ArgumentParser):
@@ -35,17 +31,22 @@ RUN_VALUES = ("--name", "--network", "--net", "--ipc", "--pid", "--uts", "--user
 RUN_LISTS = ("--device", "--group-add", "--volume", "-v", "--mount", "--env", "-e", "--env-file", "--ulimit", "--cap-add",
              "--cap-drop", "--security-opt", "--label", "-l", "--add-host", "--tmpfs", "--log-opt")
 RUN_SWITCHES = ("--rm", "--privileged", "--interactive", "-i", "--tty", "-t", "--init", "--detach", "-d", "--read-only")
+PODMAN_VALUES = ("--userns", "--cgroups", "--tz", "--pidfile")
+CHOICES = {"--cgroups": ("enabled", "disabled", "no-conmon", "split"), "--pull": ("always", "missing", "never", "newer")}
+SECURITY = ("label=", "seccomp=", "apparmor=", "no-new-privileges", "mask=", "unmask=", "proc-opts=", "systempaths=")
 SAME = {"net": "network", "u": "user", "w": "workdir", "v": "volume", "e": "env", "l": "label", "i": "interactive",
         "t": "tty", "d": "detach"}
 
 
 def run_parser() -> Parser:
     parser = Parser(prog="docker run", allow_abbrev=False, add_help=False)
-    for names, options in ((RUN_VALUES, {}), (RUN_LISTS, {"action": "append", "default": []}),
+    values = RUN_VALUES + (PODMAN_VALUES if program.NAME == "podman" else ())
+    for names, options in ((values, {}), (RUN_LISTS, {"action": "append", "default": []}),
                            (RUN_SWITCHES, {"action": "store_true"})):
         for name in names:
             bare = name.lstrip("-")
-            parser.add_argument(name, dest=SAME.get(bare, bare).replace("-", "_"), **options)
+            choices = {"choices": CHOICES[name]} if name in CHOICES else {}
+            parser.add_argument(name, dest=SAME.get(bare, bare).replace("-", "_"), **choices, **options)
     parser.add_argument("--sig-proxy", choices=("true", "false"), default="true")
     parser.add_argument("image")
     parser.add_argument("command", nargs=argparse.REMAINDER)
@@ -79,7 +80,7 @@ def environment(args: argparse.Namespace) -> dict[str, str]:
     """The image's own, then --env-file, then -e; a bare name is taken from the client's environment."""
     env = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
            "HOSTNAME": args.hostname or socket.gethostname()}
-    image = os.environ.get("DOCKER_STANDIN_ENV", "").splitlines()
+    image = program.setting("ENV").splitlines()
     env.update(line.partition("=")[::2] for line in image if line)
     given = []
     for path in args.env_file:
@@ -97,9 +98,17 @@ def environment(args: argparse.Namespace) -> dict[str, str]:
     return env
 
 
+def groups(given: list[str]) -> list[int]:
+    if given == ["keep-groups"] and program.NAME == "podman":
+        return os.getgroups()
+    return [numeric(word, "group") for word in given]
+
+
 def limits(given: list[str]) -> list[tuple[str, int, int]]:
     rows = []
     for word in given:
+        if word == "host" and program.NAME == "podman":
+            continue
         match = re.fullmatch(r"(\w+)=(-?\d+)(?::(-?\d+))?", word)
         if not match or match[1] not in LIMITS:
             refuse(f'docker: invalid argument "{word}" for "--ulimit" flag')
@@ -113,17 +122,31 @@ def numeric(text: str, what: str) -> int:
     return int(text)
 
 
-def image_is_there(image: str) -> bool:
-    return any(fnmatchcase(image, pattern) for pattern in words("IMAGES", "*"))
+def check_podman(args: argparse.Namespace) -> None:
+    """What only podman refuses, as 4.3.1 does."""
+    head = args.image.partition("/")[0]
+    if not ("." in head or ":" in head or head == "localhost") or "/" not in args.image:
+        refuse(f'Error: short-name resolution enforced but cannot prompt without a TTY: "{args.image}"')
+    if args.userns and args.userns.startswith("keep-id") and os.getuid() == 0:
+        refuse("Error: keep-id is only supported in rootless mode")
+    if "keep-groups" in args.group_add and len(args.group_add) > 1:
+        refuse("Error: the '--group-add keep-groups' option is not allowed with any other --group-add options")
+    if os.getuid() and args.group_add != ["keep-groups"]:
+        refuse("Error: OCI runtime error: the device's group is lost: --group-add keep-groups is missing")
+    for word in args.security_opt:
+        if not word.startswith(SECURITY):
+            refuse(f'Error: invalid --security-opt 2: "{word}"')
 
 
 def check_image(image: str) -> None:
-    if not image_is_there(image):
+    if not program.image_is_there(image):
         refuse(f"docker: Error response from daemon: No such image: {image}")
 
 
 def spec_of(args: argparse.Namespace) -> dict[str, Any]:
     """Everything a container needs; refuses what a daemon would."""
+    if program.NAME == "podman":
+        check_podman(args)
     check_image(args.image)
     mounts = [bind_of(word) for word in args.volume] + [mount_of(word) for word in args.mount]
     for source, _, _ in mounts:
@@ -131,7 +154,7 @@ def spec_of(args: argparse.Namespace) -> dict[str, Any]:
             refuse(f"docker: Error response from daemon: invalid mount config for type \"bind\": "
                    f"bind source path does not exist: {source}")
     for device in (word.split(":")[0] for word in args.device):
-        if not os.path.exists(device) and device not in words("DEVICES"):
+        if not os.path.exists(device) and device not in program.words("DEVICES"):
             refuse(f'docker: Error response from daemon: error gathering device information while adding custom '
                    f'device "{device}": no such file or directory')
     uid, _, gid = (args.user or "0:0").partition(":")
@@ -140,10 +163,10 @@ def spec_of(args: argparse.Namespace) -> dict[str, Any]:
         refuse("docker: Error response from daemon: no command specified")
     return {"name": args.name or uuid.uuid4().hex[:12], "image": args.image, "mounts": mounts,
             "devices": [word.split(":")[0] for word in args.device],
-            "tmpfs": [word.split(":")[0] for word in args.tmpfs], "rootfs": words("ROOTFS"),
+            "tmpfs": [word.split(":")[0] for word in args.tmpfs], "rootfs": program.words("ROOTFS"),
             "env": environment(args), "argv": command, "workdir": args.workdir or "/",
             "uid": numeric(uid, "user"), "gid": numeric(gid or "0", "group"),
-            "groups": [numeric(word, "group") for word in args.group_add], "ulimits": limits(args.ulimit),
+            "groups": groups(args.group_add), "ulimits": limits(args.ulimit),
             "interactive": args.interactive, "init": args.init, "remove": args.rm,
             "labels": dict(word.partition("=")[::2] for word in args.label),
-            "delay": float(os.environ.get("DOCKER_STANDIN_DELAY") or 0)}
+            "delay": float(program.setting("DELAY", "0"))}

@@ -8,13 +8,13 @@ import re
 from pathlib import Path
 from typing import Any, Optional
 
-from standin import container
-from standin.docker_run import Parser, image_is_there, refuse
+from standin import container, program
+from standin.docker_run import Parser, refuse
 
 
 def containers() -> list[tuple[Path, dict[str, Any]]]:
     rows = []
-    for path in sorted(container.state_dir().glob("*/spec.json")):
+    for path in sorted(program.state_dir().glob("*/spec.json")):
         text = container.read(path)
         if text:
             rows.append((path.parent, json.loads(text)))
@@ -107,7 +107,7 @@ def image(argv: list[str]) -> int:
     parser.add_argument("names", nargs="+")
     args = parser.parse_args(argv)
     for name in args.names:
-        if not image_is_there(name):
+        if not program.image_is_there(name):
             refuse(f"[]\nError response from daemon: No such image: {name}", 1)
         digest = "sha256:" + hashlib.sha256(name.encode()).hexdigest()
         values = {".Id": digest, ".RepoTags": f"[{name}]", ".RepoDigests": f"[{name.split(':')[0]}@{digest}]"}

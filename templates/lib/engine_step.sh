@@ -1,11 +1,35 @@
 #!/usr/bin/env bash
-# A step in a docker container: docker_step.sh NAME OPTION... IMAGE COMMAND...
-# Stays as the container's parent, because killing the docker client leaves the container running:
+# A step in a container of docker or podman: engine_step.sh NAME PROGRAM OPTION... run OPTION... IMAGE COMMAND...
+# Stays as the container's parent, because killing the client leaves the container running:
 # on TERM it stops the container and removes it, and it removes it in any case.
 set -Eeuo pipefail
 shopt -s inherit_errexit
 
 readonly STOP_S=2 # from TERM to KILL: with the removal it must fit into Slurm's KillWait, which may be 5
+
+engine=(false) # the program: never empty, for "rm" is a program too
+
+# Sets engine to the words before "run", and run_options to those behind it.
+split_command() {
+  engine=()
+  while [[ "$1" != run ]]; do
+    engine+=("$1")
+    shift
+  done
+  shift
+  run_options=("$@")
+}
+
+# True if the program has only the user's own rights, and not a daemon's.
+has_own_rights() {
+  [[ " ${run_options[*]} " == *' keep-groups '* ]]
+}
+
+# Sets limit_options: a daemon grants any limit, a user's own program only what the user has.
+collect_limits() {
+  limit_options=(--ulimit memlock=-1:-1 --ulimit "nofile=$(ulimit -Hn):$(ulimit -Hn)")
+  ! has_own_rights || limit_options=(--ulimit host)
+}
 
 # Sets device_options to what of the GPU and RDMA devices this node has, with the groups that own them.
 collect_devices() {
@@ -15,6 +39,7 @@ collect_devices() {
   for path in /dev/kfd /dev/dri /dev/infiniband; do
     [[ ! -e "${path}" ]] || device_options+=(--device "${path}")
   done
+  ! has_own_rights || return 0 # keep-groups excludes all others
   for path in /dev/kfd /dev/dri/render* /dev/dri/card* /dev/infiniband/*; do
     [[ -e "${path}" ]] || continue
     group="$(stat -c %g -- "${path}")"
@@ -24,7 +49,7 @@ collect_devices() {
   done
 }
 
-# Sets slurm_options to the names of Slurm's variables: docker passes nothing by itself.
+# Sets slurm_options to the names of Slurm's variables: nothing is passed by itself.
 collect_slurm_names() {
   local name
   slurm_options=()
@@ -35,7 +60,7 @@ collect_slurm_names() {
 
 remove_container() {
   local name="$1"
-  docker rm --force -- "${name}" >/dev/null 2>&1 || :
+  "${engine[@]}" rm --force -- "${name}" >/dev/null 2>&1 || :
 }
 
 # Ends container NAME for good, without waiting for anything that may be slow: Slurm kills this shell soon.
@@ -44,7 +69,7 @@ on_term() {
   local name="$1"
   trap '' TERM INT HUP
   stopping=1
-  timeout -k 0.5 "${STOP_S}.5" docker stop -t "${STOP_S}" -- "${name}" >/dev/null 2>&1 || :
+  timeout -k 0.5 "${STOP_S}.5" "${engine[@]}" stop -t "${STOP_S}" -- "${name}" >/dev/null 2>&1 || :
   remove_container "${name}"
   [[ -z "${child}" ]] || kill -TERM "${child}" 2>/dev/null || :
 }
@@ -52,12 +77,14 @@ on_term() {
 main() {
   local name="$1" child='' code=0 stopping=''
   shift
+  split_command "$@"
   collect_devices
+  collect_limits
   collect_slurm_names
   trap 'on_term "${name}"' TERM INT HUP
   remove_container "${name}" # of an earlier attempt of this very job
   [[ -z "${stopping}" ]] || exit 143
-  docker run \
+  "${engine[@]}" run \
     --name "${name}" \
     --init \
     --interactive \
@@ -65,11 +92,9 @@ main() {
     --ipc host \
     --cap-add SYS_PTRACE \
     --security-opt seccomp=unconfined \
-    --ulimit memlock=-1:-1 \
-    --ulimit "nofile=$(ulimit -Hn):$(ulimit -Hn)" \
     --entrypoint '' \
     --env TMPDIR=/tmp \
-    "${device_options[@]}" "${slurm_options[@]}" "$@" <&0 &
+    "${limit_options[@]}" "${device_options[@]}" "${slurm_options[@]}" "${run_options[@]}" <&0 &
   child=$!
   while :; do
     code=0

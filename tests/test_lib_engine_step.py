@@ -1,4 +1,4 @@
-"""docker_step.sh: devices, names, and a container that is removed however its step ends."""
+"""engine_step.sh: devices, names, and a container that is removed however its step ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from jobs import script
 from jobs.shell import stub
 
-STEP = "lib/docker_step.sh"
+STEP = "lib/engine_step.sh"
 SHOW = 'printf "%s|" "${device_options[@]}" "${slurm_options[@]}"'
 
 # A daemon in files: a container is a file that exists, its client lives as long; each call is written down.
@@ -71,7 +71,7 @@ def devices(tmp_path: Path, *paths: str) -> subprocess.CompletedProcess[str]:
         file.touch()
         if os.geteuid() == 0:
             os.chown(file, -1, 40 + index // 2)
-    own = script.functions(STEP, "slurm_options=()\ncollect_devices\n" + SHOW, tmp_path / "bundle")
+    own = script.functions(STEP, "slurm_options=() run_options=()\ncollect_devices\n" + SHOW, tmp_path / "bundle")
     own.write_text(re.sub(r"/dev/(kfd|dri|infiniband)", rf"{tmp_path}/dev/\1", own.read_text()))
     return subprocess.run(["bash", str(own)], env=script.environment(tmp_path), capture_output=True, text=True, timeout=20)
 
@@ -102,7 +102,7 @@ def test_slurms_names_are_passed_where_they_are_set_and_never_their_values(tmp_p
 @pytest.mark.parametrize("program", ["exit 0", "printf 'no such container\\n' >&2; exit 1"])
 def test_remove_container_never_fails_and_says_nothing(program: str, tmp_path: Path) -> None:
     stub(tmp_path / "bin", "docker", f'printf "%s|" "$@" >"{tmp_path}/said"\n{program}')
-    done = script.call(STEP, "remove_container '-odd name'", tmp_path)
+    done = script.call(STEP, "engine=(docker)\nremove_container '-odd name'", tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert (tmp_path / "said").read_text() == "rm|--force|--|-odd name|"
 
@@ -110,7 +110,7 @@ def test_remove_container_never_fails_and_says_nothing(program: str, tmp_path: P
 @pytest.mark.parametrize("mode", ["", "stop_hangs", "deaf_stop"])
 def test_on_term_removes_the_container_and_ends_the_client(mode: str, daemon: Path, tmp_path: Path) -> None:
     (daemon / "c").touch()
-    text = ("sleep 50 &\nchild=$!\nstopping=''\nbegin=${SECONDS}\non_term c\ncode=0; wait \"${child}\" || code=$?\n"
+    text = ("engine=(docker)\nsleep 50 &\nchild=$!\nstopping=''\nbegin=${SECONDS}\non_term c\ncode=0; wait \"${child}\" || code=$?\n"
             'printf "%s %s %s" "${code}" "${stopping}" "$((SECONDS - begin < 5))"; trap -p TERM')
     done = script.call(STEP, text, tmp_path, {"STATE": str(daemon), "MODE": mode})
     assert done.stdout == "143 1 1trap -- '' SIGTERM\n", done.stderr
@@ -119,11 +119,11 @@ def test_on_term_removes_the_container_and_ends_the_client(mode: str, daemon: Pa
 
 
 def test_on_term_before_there_is_a_client(daemon: Path, tmp_path: Path) -> None:
-    done = script.call(STEP, "child='' stopping=''\non_term c; printf '%s' \"${stopping}\"", tmp_path, {"STATE": str(daemon)})
+    done = script.call(STEP, "engine=(docker) child='' stopping=''\non_term c; printf '%s' \"${stopping}\"", tmp_path, {"STATE": str(daemon)})
     assert (done.returncode, done.stdout) == (0, "1"), done.stderr
 
 
-WORDS = "srtgen-7-x --label 'a b=c,d' image:1 bash -c 'echo $0'"
+WORDS = "srtgen-7-x docker run --label 'a b=c,d' image:1 bash -c 'echo $0'"
 
 
 def step(tmp_path: Path, state: Path, mode: str) -> subprocess.Popen[str]:
