@@ -106,7 +106,7 @@ def job(tmp_path: Path) -> str:
 
 
 def step_of(job: str, process: list[subprocess.Popen[str]], text: str = "sleep 60", **env: str) -> int:
-    names = {"PATH": "/usr/bin:/bin", "SLURM_JOB_ID": job, "SRTGEN_STEP": "agg_0", "SLURM_STEP_ID": "3", **env}
+    names = {"PATH": "/usr/bin:/bin", "SLURM_JOB_ID": "7", "SRTGEN_RUN": job, "SRTGEN_STEP": "agg_0", "SLURM_STEP_ID": "3", **env}
     one = subprocess.Popen(["bash", "-c", f"{text} & printf 'up\\n'; wait; wait"], env={n: v for n, v in names.items() if v}, text=True,
                            stdout=subprocess.PIPE, start_new_session=True)
     assert one.stdout is not None and one.stdout.readline() == "up\n"
@@ -116,12 +116,12 @@ def step_of(job: str, process: list[subprocess.Popen[str]], text: str = "sleep 6
 
 def test_environment_and_name_of_a_process(process: list[subprocess.Popen[str]], job: str) -> None:
     pid = step_of(job, process, ODD="a=b c", EMPTY="")
-    assert node_clean.environment(pid).items() >= {"SLURM_JOB_ID": job, "ODD": "a=b c"}.items()
+    assert node_clean.environment(pid).items() >= {"SRTGEN_RUN": job, "ODD": "a=b c"}.items()
     assert node_clean.name_of(pid) == "bash"
     assert (node_clean.environment(1 << 30), node_clean.name_of(1 << 30)) == ({}, "")
 
 
-@pytest.mark.parametrize(("env", "ours"), [({}, True), ({"SLURM_JOB_ID": "other"}, False), ({"SRTGEN_STEP": ""}, False),
+@pytest.mark.parametrize(("env", "ours"), [({}, True), ({"SRTGEN_RUN": "other"}, False), ({"SRTGEN_STEP": ""}, False),
                                            ({"SLURM_STEP_ID": ""}, False)])
 def test_leftovers_are_processes_of_the_jobs_steps(env: dict[str, str], ours: bool, process: list[subprocess.Popen[str]], job: str) -> None:
     pid = step_of(job, process, **env)
@@ -130,7 +130,7 @@ def test_leftovers_are_processes_of_the_jobs_steps(env: dict[str, str], ours: bo
 
 def test_leftovers_leave_srun_alone(process: list[subprocess.Popen[str]], job: str, tmp_path: Path) -> None:
     (tmp_path / "srun").symlink_to("/usr/bin/sleep")
-    names = {"SLURM_JOB_ID": job, "SRTGEN_STEP": "agg_0", "SLURM_STEP_ID": "3"}
+    names = {"SRTGEN_RUN": job, "SRTGEN_STEP": "agg_0", "SLURM_STEP_ID": "3"}
     one = subprocess.Popen([str(tmp_path / "srun"), "60"], env=names, text=True, start_new_session=True)
     process.append(one)
     end = time.monotonic() + 10
@@ -177,6 +177,6 @@ def test_main_of_node_clean_removes_the_work_folder(runtime: str, asked: bool, p
     stub(path, "docker", DOCKER.format(t=tmp_path, names=""))
     work = Path(f"/tmp/srtgen-{job}")
     (work / "agg_0" / "x").mkdir(parents=True)
-    node_clean.main(job, runtime, [])
+    node_clean.main(job, runtime, job, [])
     assert not work.exists() and (tmp_path / "calls").exists() == asked
-    node_clean.main(job, runtime, [])
+    node_clean.main(job, runtime, job, [])

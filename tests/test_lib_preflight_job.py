@@ -89,7 +89,7 @@ def test_one_task_on_every_node_runs_the_checks(plan: str, env: dict[str, str], 
     assert shown(act(tmp_path, text, "preflight", plan=plan, env=env)) == ["4"]
     argv = (tmp_path / "argv").read_text().split("\0")[:-1]
     start = argv.index("bash")
-    for word in ("--job-name=preflight", "--overlap", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--nodelist=n[0-1]", "--kill-on-bad-exit=0",
+    for word in ("--job-name=preflight", "--overlap", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--nodelist=n0,n1", "--kill-on-bad-exit=0",
                  "--wait=0", "--export=ALL", *cpus):
         assert word in argv[:start]
     assert [word for word in argv if word.startswith("--cpus")] == cpus

@@ -293,5 +293,5 @@ show on"""
 
 
 def test_a_helper_that_was_told_to_end_is_no_news(tmp_path: Path) -> None:
-    text = "confirm_running() { show asked; }\nstart_helper watch sleep 30\nend_task watch\nwhile [[ -z ${task_code[watch]:-} ]]; do pump 1; done"
+    text = "confirm_running() { show asked; }\nstart_helper watch sleep 30\nsleep 0.3\nend_task watch\nwhile [[ -z ${task_code[watch]:-} ]]; do pump 1; done"
     assert shown(act(tmp_path, text)) == []
