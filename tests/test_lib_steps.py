@@ -304,7 +304,7 @@ def test_the_steps_of_this_run_that_slurm_knows(scontrol: str, listed: str, tmp_
     stub(tmp_path / "bin", "scontrol", f'[[ $* == "--oneliner show step 7" ]] || exit 3\ncd {tmp_path}\n{scontrol}')
     text = """sleep 30 >/dev/null 2>&1 & printf '%s' $! >pid
 task_pid[a]=$! task_pid[b]=$!
-step_ids; printf "%s" "${REPLY}"; kill $!"""
+step_ids; printf "%s" "${REPLY}"; kill $(<pid)"""
     done = bash(text, tmp_path, LIBRARIES, plan="")
     assert (done.returncode, done.stdout, done.stderr) == (0, listed, "")
 
