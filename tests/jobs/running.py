@@ -9,7 +9,8 @@ from pathlib import Path
 
 from jobs.shell import LIB, bash, stub
 
-LIBRARIES = ["log", "result", "events", "steps", "container", "watch", "preflight", "addresses", "health_wait", "router", "client", "quality", "teardown"]
+LIBRARIES = ["log", "result", "events", "steps", "container", "watch", "preflight", "stage", "weights", "addresses",
+             "health_wait", "router", "client", "quality", "teardown"]
 SETUP = """show() { printf '> %s\\n' "$*"; }
 job_folder="${PWD}" run_folder="${PWD}/q"
 rm -rf q; mkdir -p logs bench eval q bundle
