@@ -15,7 +15,9 @@ sys.path.insert(0, str(LIB))
 import turn  # noqa: E402  (found only by the path above)
 
 
-def test_a_line_is_out_before_anything_else_happens() -> None:
+def test_a_line_is_out_before_anything_else_happens(capsys: pytest.CaptureFixture[str]) -> None:
+    turn.say("a  b")
+    assert capsys.readouterr().out == "a  b\n"
     text = "import os, turn\nturn.say('50 %')\nos._exit(3)"
     done = subprocess.run([sys.executable, "-B", "-c", text], cwd=LIB, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (3, "50 %\n", "")
