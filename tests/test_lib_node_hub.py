@@ -142,8 +142,13 @@ def test_the_look_after_a_prefetch_waits_for_what_shows_late(tmp_path: Path, mon
 
 def test_the_look_after_a_prefetch_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+        assert now[0] < 1000
+
     monkeypatch.setattr(node_hub.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(node_hub.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    monkeypatch.setattr(node_hub.time, "sleep", sleep)
     assert node_hub.main("org/m", f"{tmp_path}") == 1
     *waited, last = capsys.readouterr().out.splitlines()
     assert last == f"org/m is not in {tmp_path} (no models--org--m)" and set(waited) == {f"waiting: {last}"}

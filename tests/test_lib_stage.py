@@ -36,6 +36,17 @@ def test_the_weights_come_one_after_the_other(tmp_path: Path) -> None:
     assert shown(act(tmp_path, "stage_model() { show model; }\nprefetch_model() { show prefetch; }\nstage_all")) == ["model", "prefetch"]
 
 
+@pytest.mark.parametrize("limit", ["2h", "0", "-1", "1.5", "x", "08", "9" * 10])
+def test_a_limit_that_is_no_number_of_seconds(limit: str, tmp_path: Path) -> None:
+    rc, result = judge(tmp_path, "stage_all", PHASE, env={"SRTGEN_STAGE_LIMIT_S": limit})
+    assert (rc, result["reason"]) == (10, f"SRTGEN_STAGE_LIMIT_S: {limit} is no number of seconds")
+
+
+@pytest.mark.parametrize("limit", ["", "1", "86400"])
+def test_a_limit_of_the_operator(limit: str, tmp_path: Path) -> None:
+    assert shown(act(tmp_path, 'stage_all; show "${STAGE_LIMIT_S}"', PHASE, env={"SRTGEN_STAGE_LIMIT_S": limit})) == [limit or "7200"]
+
+
 WORKERS = [(["prefill_0 prefill 0 0 6100", "decode_0 decode 0 1 6100"], "n0,n1"), (["a agg 0 2 6100", "b agg 1 0 6100", "c agg 2 2 6101"], "n0,n2"),
            (["  agg_0   agg  0  1  6100"], "n1"), ([], "")]
 
@@ -63,7 +74,7 @@ def test_one_task_on_every_host(plan: str, env: dict[str, str], cpus: list[str],
 def test_the_log_says_where_each_task_is_and_what_srun_says(tmp_path: Path) -> None:
     logged(tmp_path, "of an earlier attempt")
     stub(tmp_path / "bin", "srun", 'printf "%s|" "$@" "${SRTGEN_STEP}" "in=$(cat)"; printf "srun: y\\n" >&2; exit 6')
-    done = act(tmp_path, f"{HOSTS}run_stage x srun 'a  b' '' || show \"$? ${{SRTGEN_STEP}}\"", PHASE)
+    done = act(tmp_path, f"{HOSTS}run_stage x srun 'a  b' '' <<<typed || show \"$? ${{SRTGEN_STEP}}\"", PHASE)
     assert done.stdout == "a  b||x|in=|> 6 x\n"
     assert (tmp_path / "logs" / "x.log").read_text() == "of an earlier attempt\nsrtgen: task 0 is on n0\nsrtgen: task 1 is on n1\nsrun: y\n"
 
@@ -191,11 +202,12 @@ PUMP = "pump() { until [[ -e up ]]; do sleep 0.05; done; SECONDS=$((SECONDS + 10
 
 
 def test_a_step_has_its_limit_and_tells_its_progress(tmp_path: Path) -> None:
-    text = lasting(tmp_path, "printf '0: 5 %%\\n'") + PUMP
+    text = lasting(tmp_path, "printf '0: 5 %%\\n'").replace("trap '", "trap 'show \"${turns}\"; ") + PUMP
     done = act(tmp_path, text + "stage_step x 95 n0,n1 true", PHASE)
     assert done.returncode == 10
     said = [line for line in said_by(done) if "no word yet" in line]
     assert [line.partition(" s, ")[0] for line in said[:3]] == ["x: 30", "x: 60", "x: 90"] and said[0].endswith(" s, n0: 5 %; n1: no word yet")
+    assert done.stdout.splitlines()[-1] in ("> 9", "> 10")
     assert said[3:] == ["FAILED (10): x: not done after 95 s: n0: 5 %; n1: no word yet"]
 
 

@@ -19,7 +19,7 @@ def test_a_line_is_out_before_anything_else_happens(capsys: pytest.CaptureFixtur
     turn.say("a  b")
     assert capsys.readouterr().out == "a  b\n"
     text = "import os, turn\nturn.say('50 %')\nos._exit(3)"
-    done = subprocess.run([sys.executable, "-B", "-c", text], cwd=LIB, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-E", "-B", "-c", text], cwd=LIB, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (3, "50 %\n", "")
 
 
@@ -47,7 +47,7 @@ def test_another_users_file_is_open_for_reading(tmp_path: Path, monkeypatch: pyt
     real, path = os.open, tmp_path / "lock"
 
     def refuse(name: str, flags: int, *more: int) -> int:
-        if flags & os.O_RDWR:
+        if flags & (os.O_RDWR | os.O_CREAT):
             raise PermissionError(13, "Permission denied", name)
         return real(name, flags, *more)
 

@@ -11,6 +11,25 @@ declare -A check_text=()
 declare -A node_done=()
 declare -A node_facts=()   # host -> JSON members
 
+# Sets check_names to the names of a node's checks, those of the profile too.
+collect_check_names() {
+  local item
+  check_names=("${CHECK_NAMES[@]}")
+  for item in "${PLAN_PREFLIGHT_COMMANDS[@]}"; do check_names+=("${item%%$'\t'*}"); done
+}
+
+# What the operator skips; a misspelt name would skip nothing, and the result would say that it did.
+read_skipped_checks() {
+  local name names=()
+  read -r -d '' -a names <<<"${SRTGEN_SKIP_CHECKS:-}" || :
+  collect_check_names
+  for name in "${names[@]}"; do
+    [[ " nodes ${check_names[*]} " == *" ${name} "* ]] ||
+      fail 10 "SRTGEN_SKIP_CHECKS: ${name} is no check; give some of these, with blanks between them: nodes ${check_names[*]}"
+  done
+  result_skipped=("${names[@]}")
+}
+
 # Reads the allocation into node_hosts; the count must be the plan's whatever sbatch was told.
 read_nodes() {
   mapfile -t node_hosts < <(scontrol show hostnames "${SLURM_JOB_NODELIST}")
@@ -22,7 +41,7 @@ read_nodes() {
 
 # True if the operator skips check NAME.
 check_skipped() {
-  [[ " ${SRTGEN_SKIP_CHECKS:-} " == *" $1 "* ]]
+  [[ " ${result_skipped[*]} " == *" $1 "* ]]
 }
 
 # Names that the job's submitter had to set; values are not looked at.
@@ -63,7 +82,7 @@ collect_check_arguments() {
   for line in "${PLAN_LISTEN[@]}"; do check_arguments+=(--listen "${line}"); done
   for line in "${PLAN_PREFLIGHT_COMMANDS[@]}"; do check_arguments+=("--command=${line}"); done
   for name in "${!PLAN_IMAGE[@]}"; do check_arguments+=("--image=${PLAN_IMAGE[${name}]}"); done
-  for name in ${SRTGEN_SKIP_CHECKS:-}; do check_arguments+=("--skip=${name}"); done
+  for name in "${result_skipped[@]}"; do check_arguments+=("--skip=${name}"); done
   while read -r host line; do
     [[ -z "${host}" ]] || check_arguments+=("--node-cpus=${host}=${line}")
   done < <(sinfo --noheader --Node --nodes="${SLURM_JOB_NODELIST}" --format='%N %c' 2>/dev/null)
@@ -125,19 +144,19 @@ write_identity() {
 
 # Logs the table nodes x checks, then the texts that matter. Sets preflight_failure to the first failure.
 show_report() {
-  local host name line key names=("${CHECK_NAMES[@]}") item
-  for item in "${PLAN_PREFLIGHT_COMMANDS[@]}"; do names+=("${item%%$'\t'*}"); done
+  local host name line key
+  collect_check_names
   preflight_failure=''
   line='node'
-  for name in "${names[@]}"; do line+=" ${name}"; done
+  for name in "${check_names[@]}"; do line+=" ${name}"; done
   log "preflight: ${line}"
   for host in "${node_hosts[@]}"; do
     line="${host}"
-    for name in "${names[@]}"; do line+=" ${check_status["${host} ${name}"]:--}"; done
+    for name in "${check_names[@]}"; do line+=" ${check_status["${host} ${name}"]:--}"; done
     log "preflight: ${line}"
   done
   for host in "${node_hosts[@]}"; do
-    for name in "${names[@]}"; do
+    for name in "${check_names[@]}"; do
       key="${host} ${name}"
       case "${check_status["${key}"]:-}" in
         fail) note_failure "${name} on ${host}: ${check_text["${key}"]}" "${host}" ;;
@@ -166,7 +185,7 @@ check_pyxis() {
 }
 
 preflight() {
-  local report="${run_folder}/preflight" limit deadline=$((SECONDS + PREFLIGHT_LIMIT_S + PLAN_GPU_DRAIN_TIMEOUT_S))
+  local report="${run_folder}/preflight" deadline=$((SECONDS + PREFLIGHT_LIMIT_S + PLAN_GPU_DRAIN_TIMEOUT_S))
   [[ "${PLAN_RUNTIME}" != docker ]] || deadline=$((deadline + 1800))
   check_required_environment
   check_pyxis
@@ -180,7 +199,6 @@ preflight() {
   read_report "${report}"
   cp -- "${report}" "${job_folder}/logs/preflight.log" 2>/dev/null || :
   show_report
-  for limit in ${SRTGEN_SKIP_CHECKS:-}; do result_skipped+=("${limit}"); done
   ((${#result_modified[@]} == 0)) || warn "edited since generation: ${result_modified[*]}"
   [[ -z "${preflight_failure}" ]] || fail 10 "preflight: ${preflight_failure}" preflight "${preflight_node}"
   choose_addresses

@@ -123,6 +123,7 @@ main() {
   warn_about_overrides
   run_preamble
   choose_eval
+  read_skipped_checks
   read_nodes
 
   begin_phase preflight
