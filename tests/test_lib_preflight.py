@@ -342,7 +342,7 @@ esac""")
     assert last == ["n1", "end"]
 
 
-LIBRARIES = ["log", "result", "events", "steps", "watch", "preflight", "addresses"]
+LIBRARIES = ["log", "result", "events", "steps", "watch", "checks", "preflight", "addresses"]
 SETUP = "job_folder=${PWD}\nmkdir -p logs\nnode_hosts=(n0 n1)\nclock_begin\nresult_file=result.json\ntrap write_result EXIT\n"
 GOOD = "n0\taddress\teth0\t10.0.0.1\t10.0.0.0/24\nn0\tend\nn1\taddress\teth0\t10.0.0.2\t10.0.0.0/24\nn1\tend\n"
 

@@ -202,7 +202,8 @@ def test_the_story(bench: str, mode: str, left_out: str, tmp_path: Path) -> None
     text += f"choose_eval() {{ eval_mode={mode}; }}\nteardown() {{ show \"${{result_phase}} teardown\"; }}\nmain"
     done = story(tmp_path, text, f"PLAN_BENCH={bench}")
     phases = {"warn_about_overrides": "start", "run_preamble": "start", "read_skipped_checks": "start", "read_nodes": "start",
-              "preflight": "preflight", "stage_all": "preflight", "start_steps": "load", "wait_for_workers": "load", "watch_workers": "load", "start_router": "router", "check_identity": "router", "check_transport": "router",
+              "preflight": "preflight", "stage_all": "preflight", "start_steps": "load", "wait_for_workers": "load",
+              "watch_workers": "load", "start_router": "router", "check_identity": "router", "check_transport": "router",
               "run_canary": "canary", "await_eval_packages": "canary", "run_client": "bench", "run_eval": "eval"}
     assert shown(done) == [f"{phases[name]} {name}" for name in ACTS if name not in left_out.split()] + ["teardown teardown"]
     assert done.returncode == 0 and result(tmp_path)["verdict"] == "passed"

@@ -3,32 +3,12 @@
 # Before anything loads: one step on all nodes at once, its report as a table, one address per node.
 
 readonly PREFLIGHT_LIMIT_S=300 # beside the wait for GPU memory and image pulls
-readonly CHECK_NAMES=(bundle tools image model mounts disk ports gpu_count gpu_memory cpus limits rdma containers)
 
 node_hosts=() # by plan index
 declare -A check_status=() # "host name" -> ok fail note skip
 declare -A check_text=()
 declare -A node_done=()
 declare -A node_facts=()   # host -> JSON members
-
-# Sets check_names to the names of a node's checks, those of the profile too.
-collect_check_names() {
-  local item
-  check_names=("${CHECK_NAMES[@]}")
-  for item in "${PLAN_PREFLIGHT_COMMANDS[@]}"; do check_names+=("${item%%$'\t'*}"); done
-}
-
-# What the operator skips; a misspelt name would skip nothing, and the result would say that it did.
-read_skipped_checks() {
-  local name names=()
-  read -r -d '' -a names <<<"${SRTGEN_SKIP_CHECKS:-}" || :
-  collect_check_names
-  for name in "${names[@]}"; do
-    [[ " nodes ${check_names[*]} " == *" ${name} "* ]] ||
-      fail 10 "SRTGEN_SKIP_CHECKS: ${name} is no check; give some of these, with blanks between them: nodes ${check_names[*]}"
-  done
-  result_skipped=("${names[@]}")
-}
 
 # Reads the allocation into node_hosts; the count must be the plan's whatever sbatch was told.
 read_nodes() {
@@ -37,11 +17,6 @@ read_nodes() {
     fail 10 "nodes: the job has ${#node_hosts[@]} nodes, the plan needs ${PLAN_NODES} (was -N given to sbatch?)"
   fi
   ((${#node_hosts[@]} >= PLAN_NODES)) || fail 10 "nodes: ${#node_hosts[@]} nodes cannot hold the plan of ${PLAN_NODES}"
-}
-
-# True if the operator skips check NAME.
-check_skipped() {
-  [[ " ${result_skipped[*]} " == *" $1 "* ]]
 }
 
 # Names that the job's submitter had to set; values are not looked at.

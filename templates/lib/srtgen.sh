@@ -17,6 +17,8 @@ source "${BUNDLE}/lib/steps.sh"
 source "${BUNDLE}/lib/container.sh"
 # shellcheck source=watch.sh
 source "${BUNDLE}/lib/watch.sh"
+# shellcheck source=checks.sh
+source "${BUNDLE}/lib/checks.sh"
 # shellcheck source=preflight.sh
 source "${BUNDLE}/lib/preflight.sh"
 # shellcheck source=stage.sh

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jobs.shell import LIB, bash, stub
 
-LIBRARIES = ["log", "result", "events", "steps", "container", "watch", "preflight", "stage", "weights", "addresses",
+LIBRARIES = ["log", "result", "events", "steps", "container", "watch", "checks", "preflight", "stage", "weights", "addresses",
              "health_wait", "router", "client", "quality", "teardown"]
 SETUP = """show() { printf '> %s\\n' "$*"; }
 job_folder="${PWD}" run_folder="${PWD}/q"
