@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jobs.shell import LIB, bash, stub
 
-LIBRARIES = ["log", "result", "events", "steps", "container", "allocation", "single", "node_results", "watch", "preflight", "stage", "stage_image",
+LIBRARIES = ["log", "result", "events", "steps", "container", "allocation", "single", "node_results", "watch", "checks", "preflight", "stage", "stage_image",
              "weights", "addresses", "health_wait", "router", "jit", "client", "quality", "teardown"]
 SETUP = """show() { printf '> %s\\n' "$*"; }
 job_folder="${PWD}" run_folder="${PWD}/q" results_seen="${PWD}" SRTGEN_RUN=run7
