@@ -73,7 +73,7 @@ def test_a_container_gets_mounts_and_names_but_no_values(tmp_path: Path) -> None
 
 def test_a_docker_container_of_the_prefetch(tmp_path: Path) -> None:
     words = command(tmp_path, f"PLAN_RUNTIME=docker\n{IMAGE}")
-    assert words[0].startswith("--export=") and words[1:4] == ["bash", f"{tmp_path}/bundle/lib/docker_step.sh", "srtgen-7-prefetch_0"]
+    assert words[0].startswith("--export=") and words[1:4] == ["bash", f"{tmp_path}/bundle/lib/engine_step.sh", "srtgen-7-prefetch_0"]
     assert "img:1" in words and words[-2:] == ["/srtgen/roles/prefetch.sh", "0"]
 
 
