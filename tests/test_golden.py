@@ -56,7 +56,7 @@ def test_verbatim_files(name: str) -> None:
     copies = {path: file.content for path, file in made(name).files.items() if is_verbatim(path)}
     assert copies == {path: (TEMPLATES / path).read_bytes() for path in copies}
     library = {p.relative_to(TEMPLATES).as_posix() for p in (TEMPLATES / "lib").iterdir() if p.is_file()}
-    optional = tuple(start for starts, _ in render._OPTIONAL for start in starts)
+    optional = (*render._RUNTIME_SCRIPTS, *(start for starts, _ in render._OPTIONAL for start in starts))
     assert {path for path in library if not path.startswith(optional)} <= set(copies)
     assert {"submit.sh", "wait.sh"} <= set(copies)
 

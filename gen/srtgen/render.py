@@ -9,6 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from srtgen import evaluation, manifest, resources, words
+from srtgen.adapters import RUNTIMES
 from srtgen.bench import COMMAND_FILE
 from srtgen.errors import Problem
 from srtgen.manifest import File, Input
@@ -30,6 +31,7 @@ _OPTIONAL: tuple[tuple[tuple[str, ...], Callable[[Plan], object]], ...] = (
     (("lib/prefetch_model",), lambda plan: plan.prefetch),
     (("lib/turn",), lambda plan: plan.prefetch or plan.served.staged or plan.profile.image_stage_dir),
 )
+_RUNTIME_SCRIPTS = frozenset(script for runtime in RUNTIMES.values() for script in runtime.scripts)
 _ROUTES = "Starts the router inside its container."
 _FETCHES = "Fetches the model into the Hugging Face cache before the load, inside a worker's container."
 _GITIGNORE = b"/results/\n/offline/\n/slurm-*.out\n"
@@ -107,7 +109,8 @@ def files(
 
 def _unused(plan: Plan) -> tuple[str, ...]:
     """What the copied files begin with that this plan has no use for."""
-    return tuple(start for starts, needed in _OPTIONAL if not needed(plan) for start in starts)
+    others = _RUNTIME_SCRIPTS.difference(plan.runtime.scripts)
+    return (*others, *(start for starts, needed in _OPTIONAL if not needed(plan) for start in starts))
 
 
 def _text_file(text: str) -> bytes:

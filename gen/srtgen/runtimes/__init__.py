@@ -16,7 +16,7 @@ class Runtime(NamedTuple):
     `unusable`: what an image's name may not hold, and what it is instead. `prefix`: of a reference that names no
     transport (`://`) or registry. `storage`: where images and containers are kept unless the profile says, "" where it
     is not srtgen's business. `suffix`: of the image file that a reference can be imported into, "" where there is none.
-    `refused`: keys of container_runtime that mean nothing here, and why.
+    `refused`: keys of container_runtime that mean nothing here, and why. `scripts`: what its steps run on the host.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Runtime(NamedTuple):
     storage: str = ""
     suffix: str = ""
     refused: Mapping[str, str] = {}
+    scripts: tuple[str, ...] = ()
 
     def path_problem(self, path: str) -> str | None:
         """Why this host or container path cannot be mounted, or None."""
@@ -87,6 +88,7 @@ RUNTIMES = {
         _REFERENCE,
         "registry/name:tag",
         refused={"storage": "its daemon decides that", "stage_dir": _OWN_STORE.format("docker")},
+        scripts=("lib/engine_step.sh",),
     ),
     # Without a terminal podman asks nobody which registry is meant; docker's rule is docker.io.
     # /var/tmp: on disk, and kept when a job's private /tmp goes.
@@ -100,6 +102,7 @@ RUNTIMES = {
         prefix="docker.io/",
         storage="/var/tmp",
         refused={"stage_dir": _OWN_STORE.format("podman")},
+        scripts=("lib/engine_step.sh",),
     ),
     # --mount takes a line of quoted fields.
     "apptainer": Runtime(
@@ -115,6 +118,12 @@ RUNTIMES = {
             "root": "apptainer runs as the submitting user; write options: [--fakeroot]",
             "storage": "its images are files; stage_dir says where a reference becomes one",
         },
+        scripts=("lib/apptainer_step.sh", "lib/host_step.sh"),
     ),
-    "none": Runtime("none", False, refused=dict.fromkeys(("root", "storage", "stage_dir"), _NO_CONTAINERS)),
+    "none": Runtime(
+        "none",
+        False,
+        refused=dict.fromkeys(("root", "storage", "stage_dir"), _NO_CONTAINERS),
+        scripts=("lib/host_step.sh",),
+    ),
 }
