@@ -9,7 +9,14 @@ import pytest
 from jobs.shell import HEAD, TEMPLATES, stub
 
 ID = "a" * 64
-FIND = HEAD.split("refuse")[0] + f"readonly PLAN_ID={ID}\n" + (TEMPLATES / "_find_bundle.sh").read_text()
+
+
+def head(name: str) -> str:
+    """run.sbatch with as much of the plan as its head reads."""
+    return HEAD.split("refuse")[0] + f"readonly PLAN_ID={ID}\n" + (TEMPLATES / name).read_text()
+
+
+FIND = head("_find_bundle.sh")
 
 
 def make_bundle(folder: Path, identity: str = ID) -> Path:
@@ -67,17 +74,31 @@ def test_another_manifest_in_the_way_is_passed_over(tmp_path: Path) -> None:
     assert done.stdout == f"found {bundle}\n"
 
 
-def part(tmp_path: Path, text: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Lines of bash with the functions of _find_bundle.sh: what stands below them starts the job."""
-    functions, below, _ = FIND.partition('\n[[ -n "${SLURM_JOB_ID:-}" ]]')
-    assert below
+def part(tmp_path: Path, text: str, name: str = "_find_bundle.sh", **env: str) -> subprocess.CompletedProcess[str]:
+    """Lines of bash with the functions of a head of run.sbatch and what Slurm says of the job: the rest below them starts it."""
+    functions, below, rest = head(name).partition('\n[[ -n "${SLURM_JOB_ID:-}" ]]')
+    asking = [line for line in rest.splitlines() if line.startswith("job_text=")]
+    assert below and len(asking) == 1
     names = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "SLURM_JOB_ID": "7", **env}
-    return subprocess.run(["bash", "-c", f"{functions}\n{text}"], env=names, cwd="/", capture_output=True, text=True, timeout=20)
+    return subprocess.run(["bash", "-c", f"{functions}\n{asking[0]}\n{text}"], env=names, cwd="/", capture_output=True, text=True, timeout=20)
 
 
 def test_refuse_ends_with_the_preflight_code(tmp_path: Path) -> None:
     done = part(tmp_path, "refuse 'it is so'; printf on")
     assert (done.returncode, done.stdout, done.stderr) == (10, "", "run.sbatch: it is so\n")
+
+
+FLAGS = [("printf 'Restarts=0 BatchFlag=0 Reboot=0\\n'", "yes"), ("printf 'Restarts=0 BatchFlag=1 Reboot=0\\n'", "no"),
+         ("printf 'A=b BatchFlag=01 x\\n'", "no"), ("exit 1", "no"), ("printf 'A=b BatchFlag=0 half'; exit 1", "no")]
+
+
+@pytest.mark.parametrize("name", ["_find_bundle.sh", "_unpack_bundle.sh"])
+@pytest.mark.parametrize(("scontrol", "expected"), FLAGS)
+def test_in_allocation(name: str, scontrol: str, expected: str, tmp_path: Path) -> None:
+    """Both heads of run.sbatch ask alike; a Slurm that does not answer counts as a batch job."""
+    stub(tmp_path / "bin", "scontrol", f'[[ "$*" == "show job 7" ]] || exit 9\n{scontrol}')
+    done = part(tmp_path, "if in_allocation; then printf yes; else printf no; fi", name)
+    assert (done.stdout, done.stderr) == (expected, "")
 
 
 GUESSES: dict[str, tuple[str, dict[str, str], list[str]]] = {
