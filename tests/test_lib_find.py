@@ -188,7 +188,8 @@ DIFFERS = "its sha256 differs (on "
 # what becomes of the script that carries ARCHIVE, its sha256 -> what is said
 DAMAGES: dict[str, tuple[Callable[[bytes], bytes], str, str]] = {
     "another bundle": (bytes, "0" * 64, DIFFERS), "none": (lambda text: text.partition(b"# ----")[0], SHA256, DIFFERS),
-    "a line is gone": (lambda text: b"\n".join(text.split(b"\n")[:-3]) + b"\n", SHA256, DIFFERS), "cut off": (lambda text: text[:-3], SHA256, "Incorrect padding (on "),
+    "a line is gone": (lambda text: b"\n".join(text.split(b"\n")[:-3]) + b"\n", SHA256, DIFFERS),
+    "cut off": (lambda text: text[:-3], SHA256, "Incorrect padding (on "),
     "Windows line ends": (lambda text: text.replace(b"\n", b"\r\n"), SHA256, "")}
 
 

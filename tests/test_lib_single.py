@@ -188,16 +188,26 @@ printf '%s\\n' "${task_code[keeper]:-runs}" "[${keeper_fd}]" "${!turn_fd[*]}\"""
     assert act(text, tmp_path) == ["runs", "0", "[]", "other"]
 
 
-def test_a_task_is_killed_by_name(tmp_path: Path) -> None:
-    text = """set +eE
+@pytest.mark.parametrize(("heeds", "ended"), [(True, "0"), (False, "143")])
+def test_keepers_that_do_not_leave_are_killed(heeds: bool, ended: str, tmp_path: Path) -> None:
+    """After each other node's files were fetched, the far client's into the job's own folder."""
+    text = f"""set +eE
 exec 2>/dev/null
-start_task keeper sleep 30
-start_task other sleep 1
-for n in keeper other; do until [[ -n "$(<"/proc/${task_pid[${n}]}/task/${task_pid[${n}]}/children")" ]]; do sleep 0.05; done; done
-kill_task keeper
-kill_task absent
-for n in 1 2; do next_event 10; printf '%s\\n' "${event_name} ${event_text}"; done"""
-    assert act(text, tmp_path) == ["keeper 143", "other 0"]
+fetch_results() {{ printf '%s\\n' "$*"; }}
+drain() {{ next_event {5 if heeds else 0.05}; [[ "${{event_kind}}" != end ]] || task_code[${{event_name}}]=${{event_text}}; SECONDS=$((SECONDS + 1)); }}
+node_hosts=(n0 n1 n2) keeper_hosts=(n1 n2)
+open_turn keeper .
+keeper_fd="${{turn_fd[keeper]}}"
+copy() {{ cat <turn_keeper >got; }}
+start_task keeper {"copy" if heeds else "sleep 30"}
+give_turn keeper
+until [[ -s got || -n "$(<"/proc/${{task_pid[keeper]}}/task/${{task_pid[keeper]}}/children")" ]]; do sleep 0.05; done
+{"until [[ -s got ]]; do sleep 0.05; done" if heeds else ""}
+leave_nodes
+[[ -n "${{task_code[keeper]:-}}" ]] || {{ next_event 10; task_code[keeper]=${{event_text}}; }}
+printf '%s\\n' "${{task_code[keeper]}}\""""
+    done = bash(f"{SINGLE}events_open .\n{text}", tmp_path, LIBRARIES, plan=FAR)
+    assert done.stdout.splitlines() == [f"n1 {tmp_path}/r", f"n2 {tmp_path}/r/nodes/n2", ended]
 
 
 @pytest.mark.parametrize(("srun", "fetched"), [
