@@ -66,7 +66,7 @@ wait_for_run() {
     sleep "${POLL_S}"
   done
   [[ "$(result_text "${folder}/result.json" verdict)" != running ]] || {
-    printf 'wait.sh: the run ended in phase %s, before it could say why\n' "${shown}" >&2
+    printf 'wait.sh: the run ended in phase %s, before it could say why\n' "$(result_text "${folder}/result.json" phase)" >&2
     exit 70
   }
   exit "$(result_number "${folder}/result.json" exit_code)"

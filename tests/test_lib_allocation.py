@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from jobs.running import act, shown
 from jobs.shell import bash, stub
 
 LIBRARIES = ["log", "result", "events", "steps", "allocation", "watch", "preflight"]
@@ -139,3 +143,90 @@ def test_a_batch_job_is_no_run_in_an_allocation(tmp_path: Path) -> None:
     text = 'in_allocation() { return 1; }\nenter_allocation\njob_folder=. run_folder=.\njoin_allocation\nprintf "%s" "${allocation}"'
     assert bash(text, tmp_path, LIBRARIES, plan="").stdout == "0"
     assert not (tmp_path / ".allocation").exists()
+
+
+STEP_HERE = 'while [[ "$1" == --* ]]; do shift; done; exec "$@"'  # srun runs its command here
+
+
+def test_the_first_node_gets_a_private_copy_of_the_script(tmp_path: Path) -> None:
+    content = b"#!/bin/bash\n# \x00\xff no text\n"
+    (tmp_path / "carried").write_bytes(content)
+    stub(tmp_path / "bin", "srun", f'printf "%s\\n" "$@" >{tmp_path}/words; {STEP_HERE}')
+    done = bash("SINGLE_FILE=carried\nsend_to_first n3 \"${PWD}/it's a copy\"\nprintf on", tmp_path, LIBRARIES, plan="")
+    assert (done.stdout, done.stderr) == ("on", "")
+    copy = tmp_path / "it's a copy"
+    assert copy.read_bytes() == content and copy.stat().st_mode & 0o777 == 0o600
+    assert {"--nodelist=n3", "--overlap", "--nodes=1", "--ntasks=1"} <= set((tmp_path / "words").read_text().splitlines())
+
+
+@pytest.mark.parametrize(("srun", "path"), [("exit 1", "copy"), (STEP_HERE, "absent/copy")])
+def test_a_script_that_cannot_be_copied_names_the_node(srun: str, path: str, tmp_path: Path) -> None:
+    (tmp_path / "carried").touch()
+    stub(tmp_path / "bin", "srun", srun)
+    done = bash(f"SINGLE_FILE=carried\nsend_to_first n3 {path}\nprintf on", tmp_path, LIBRARIES, plan="")
+    assert (done.returncode, done.stdout) == (10, "") and done.stderr.endswith("refused: the script cannot be copied to n3\n")
+
+
+CONTROLS = {"before there is a pipe": ("control=''", ""), "to the story": ("exec {control}>said", "stop\nstop\n"),
+            "to a story that has ended": ("mkfifo p; exec {reader}<>p {control}>p; exec {reader}<&-; trap '' PIPE", "")}
+
+
+@pytest.mark.parametrize("case", CONTROLS)
+def test_a_signal_is_handed_on(case: str, tmp_path: Path) -> None:
+    before, said = CONTROLS[case]
+    (tmp_path / "said").touch()
+    done = bash(f'stopped=0\n{before}\nhand_on\nhand_on\nprintf "%s" "${{stopped}}"', tmp_path, LIBRARIES, plan="")
+    assert (done.returncode, done.stdout, done.stderr, (tmp_path / "said").read_text()) == (0, "1", "", said)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[tuple[str, int]]:
+    """An allocation's id and a live run's pid. The runs: ours, one that lives, two that were killed, one that just begins; and another job's."""
+    job = f"r{os.getpid()}{time.monotonic_ns()}"
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    live = subprocess.Popen(["bash", "-c", "sleep 30; :", "run.sbatch"])
+    pids = {"own": live.pid, "live": live.pid, "dead": ended.pid, "reused": os.getpid(), "new": None}
+    folders = {Path(f"/tmp/srtgen-run-{job}.{name}"): pid for name, pid in pids.items()} | {Path(f"/tmp/srtgen-run-{job}0.x"): live.pid}
+    try:
+        for folder, pid in folders.items():
+            folder.mkdir()
+            if pid is not None:
+                (folder / "pid").write_text(f"{pid}\n")
+        yield job, live.pid
+    finally:
+        live.kill()
+        live.wait()
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_other_runs_of_the_allocation(runs: tuple[str, int], tmp_path: Path) -> None:
+    job, pid = runs
+    done = bash(f"{SETUP}run_folder=/tmp/srtgen-run-{job}.own\nother_runs", tmp_path, LIBRARIES, {"SLURM_JOB_ID": job}, plan="")
+    wanted = [f"{number} /tmp/srtgen-run-{job}.{name}" for name, number in (("dead", 0), ("live", pid), ("reused", 0))]
+    assert (done.stdout.splitlines(), done.stderr) == (wanted, "")
+
+
+def test_an_allocation_without_other_runs(tmp_path: Path) -> None:
+    done = bash(f"{SETUP}run_folder=/nowhere\nother_runs\nprintf on", tmp_path, LIBRARIES, {"SLURM_JOB_ID": f"none{os.getpid()}"}, plan="")
+    assert (done.stdout, done.stderr) == ("on", "")
+
+
+@pytest.mark.parametrize(("is_one", "code"), [(1, 0), (1, 1), (0, 0)])
+def test_killed_runs_are_cleaned_up_after(is_one: int, code: int, runs: tuple[str, int], tmp_path: Path) -> None:
+    """On all nodes of the allocation, under the name of the run that left something."""
+    job, _ = runs
+    stub(tmp_path / "bin", "srun", f'printf "%s\\n" "$*" >>{tmp_path}/calls; printf said; exit {code}')
+    text = f"allocation={is_one} run_folder=/tmp/srtgen-run-{job}.own\nclean_killed_runs\nshow \"$(printf '%q' \"${{IFS}}\") ${{SRTGEN_RUN}} ${{#result_warnings[@]}}\""
+    done = act(tmp_path, text, job="n0\nn1", env={"SLURM_JOB_ID": job, "SRTGEN_RUN": "mine"})
+    assert shown(done) == [f"$' \\t\\n' mine {2 * code * is_one}"]
+    left = {path.name.partition(".")[2] for path in Path("/tmp").glob(f"srtgen-run-{job}.*")}
+    calls = (tmp_path / "calls").read_text().splitlines() if (tmp_path / "calls").exists() else []
+    if not is_one:
+        assert (calls, left) == ([], {"own", "live", "dead", "reused", "new"})
+        return
+    assert left == {"own", "live", "new"}
+    assert [call.split()[-1] for call in calls] == [f"srtgen-run-{job}.{name}" for name in ("dead", "reused")]
+    assert all("--nodes=2 " in call and "--nodelist=n0,n1 " in call and f"/lib/node_clean.py {job} " in call for call in calls)
+    assert Path(f"/tmp/srtgen-run-{job}.own/clean_killed").read_text() == "saidsaid"

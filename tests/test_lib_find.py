@@ -1,15 +1,29 @@
-"""_find_bundle.sh, submit.sh and wait.sh: what people call, and what Slurm runs a copy of."""
+"""_find_bundle.sh, _unpack_bundle.sh, submit.sh and wait.sh: what people call, and what Slurm runs a copy of."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import io
+import os
 import subprocess
+import tarfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from jobs.shell import HEAD, TEMPLATES, stub
 
 ID = "a" * 64
-FIND = HEAD.split("refuse")[0] + f"readonly PLAN_ID={ID}\n" + (TEMPLATES / "_find_bundle.sh").read_text()
+
+
+def head(name: str) -> str:
+    """run.sbatch with as much of the plan as its head reads."""
+    return HEAD.split("refuse")[0] + f"readonly PLAN_ID={ID}\n" + (TEMPLATES / name).read_text()
+
+
+FIND = head("_find_bundle.sh")
 
 
 def make_bundle(folder: Path, identity: str = ID) -> Path:
@@ -67,17 +81,31 @@ def test_another_manifest_in_the_way_is_passed_over(tmp_path: Path) -> None:
     assert done.stdout == f"found {bundle}\n"
 
 
-def part(tmp_path: Path, text: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Lines of bash with the functions of _find_bundle.sh: what stands below them starts the job."""
-    functions, below, _ = FIND.partition('\n[[ -n "${SLURM_JOB_ID:-}" ]]')
-    assert below
+def part(tmp_path: Path, text: str, name: str = "_find_bundle.sh", **env: str) -> subprocess.CompletedProcess[str]:
+    """Lines of bash with the functions of a head of run.sbatch and what Slurm says of the job: the rest below them starts it."""
+    functions, below, rest = head(name).partition('\n[[ -n "${SLURM_JOB_ID:-}" ]]')
+    asking = [line for line in rest.splitlines() if line.startswith("job_text=")]
+    assert below and len(asking) == 1
     names = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "SLURM_JOB_ID": "7", **env}
-    return subprocess.run(["bash", "-c", f"{functions}\n{text}"], env=names, cwd="/", capture_output=True, text=True, timeout=20)
+    return subprocess.run(["bash", "-c", f"{functions}\n{asking[0]}\n{text}"], env=names, cwd="/", capture_output=True, text=True, timeout=20)
 
 
 def test_refuse_ends_with_the_preflight_code(tmp_path: Path) -> None:
     done = part(tmp_path, "refuse 'it is so'; printf on")
     assert (done.returncode, done.stdout, done.stderr) == (10, "", "run.sbatch: it is so\n")
+
+
+FLAGS = [("printf 'Restarts=0 BatchFlag=0 Reboot=0\\n'", "yes"), ("printf 'Restarts=0 BatchFlag=1 Reboot=0\\n'", "no"),
+         ("printf 'A=b BatchFlag=01 x\\n'", "no"), ("exit 1", "no"), ("printf 'A=b BatchFlag=0 half'; exit 1", "no")]
+
+
+@pytest.mark.parametrize("name", ["_find_bundle.sh", "_unpack_bundle.sh"])
+@pytest.mark.parametrize(("scontrol", "expected"), FLAGS)
+def test_in_allocation(name: str, scontrol: str, expected: str, tmp_path: Path) -> None:
+    """Both heads of run.sbatch ask alike; a Slurm that does not answer counts as a batch job."""
+    stub(tmp_path / "bin", "scontrol", f'[[ "$*" == "show job 7" ]] || exit 9\n{scontrol}')
+    done = part(tmp_path, "if in_allocation; then printf yes; else printf no; fi", name)
+    assert (done.stdout, done.stderr) == (expected, "")
 
 
 GUESSES: dict[str, tuple[str, dict[str, str], list[str]]] = {
@@ -116,6 +144,81 @@ def test_find_bundle_sets_a_real_path_and_passes_over_what_is_no_bundle(tmp_path
     assert done.stdout == str(bundle), done.stderr
     alone = part(tmp_path, text, SRTGEN_BUNDLE_DIR=str(copied))
     assert alone.returncode == 10 and "the bundle of this job is not found" in alone.stderr
+
+
+def carrying(folder: Path, archive: bytes) -> Path:
+    """A script that carries an archive behind its last line, as the generator writes it."""
+    path = folder / "it's run.sbatch"
+    lines = "".join(f"#{line}\n" for line in base64.encodebytes(archive).decode().splitlines())
+    path.write_text(f"main\nexit\n\n# ---- The carried bundle: text of it ----\n{lines}")
+    return path
+
+
+def archive_of(**files: str) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        for name, text in files.items():
+            entry = tarfile.TarInfo(f"lib/{name}.sh")
+            entry.size, entry.mode = len(text.encode()), 0o755
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    return out.getvalue()
+
+
+def unpack(tmp_path: Path, script: Path, sha256: str, text: str = "") -> tuple[subprocess.CompletedProcess[str], list[Path]]:
+    """unpack_bundle in a job of its own: what it did, and which folders it left in /tmp."""
+    job = f"u{os.getpid()}x{time.monotonic_ns()}"
+    stub(tmp_path / "bin", "scontrol", "exit 1")
+    done = part(tmp_path, f'SINGLE_FILE="{script}" BUNDLE_SHA256={sha256}\nunpack_bundle\nprintf "%s\\n" "${{BUNDLE}}"\n{text}', "_unpack_bundle.sh",
+                SLURM_JOB_ID=job)
+    assert not done.stdout or done.stdout.startswith(f"/tmp/srtgen-bundle-{job}.")
+    return done, list(Path("/tmp").glob(f"srtgen-bundle-{job}.*"))
+
+
+def test_unpack_bundle_into_a_private_folder_that_goes_with_the_script(tmp_path: Path) -> None:
+    archive = archive_of(srtgen="é\n" * 100, log="b")
+    text = 'stat -c %a "${BUNDLE}" "${BUNDLE}/lib/log.sh"; cd "${BUNDLE}"; find . -type f | sort; cat lib/srtgen.sh; trap -p EXIT; BUNDLE=x'
+    done, left = unpack(tmp_path, carrying(tmp_path, archive), hashlib.sha256(archive).hexdigest(), text)
+    assert done.stdout.splitlines()[1:] == ["700", "755", "./lib/log.sh", "./lib/srtgen.sh", *["é"] * 100, "trap -- 'rm -rf -- \"${BUNDLE}\"' EXIT"]
+    assert "BUNDLE: readonly variable" in done.stderr and left == []
+
+
+ARCHIVE = archive_of(srtgen="a")
+SHA256 = hashlib.sha256(ARCHIVE).hexdigest()
+DIFFERS = "its sha256 differs (on "
+# what becomes of the script that carries ARCHIVE, its sha256 -> what is said
+DAMAGES: dict[str, tuple[Callable[[bytes], bytes], str, str]] = {
+    "another bundle": (bytes, "0" * 64, DIFFERS), "none": (lambda text: text.partition(b"# ----")[0], SHA256, DIFFERS),
+    "a line is gone": (lambda text: b"\n".join(text.split(b"\n")[:-3]) + b"\n", SHA256, DIFFERS),
+    "cut off": (lambda text: text[:-3], SHA256, "Incorrect padding (on "),
+    "Windows line ends": (lambda text: text.replace(b"\n", b"\r\n"), SHA256, "")}
+
+
+@pytest.mark.parametrize("case", DAMAGES)
+def test_unpack_bundle_takes_only_what_the_script_was_generated_with(case: str, tmp_path: Path) -> None:
+    damage, sha256, said = DAMAGES[case]
+    script = carrying(tmp_path, ARCHIVE)
+    script.write_bytes(damage(script.read_bytes()))
+    done, left = unpack(tmp_path, script, sha256)
+    assert left == []
+    if said:
+        assert refused(done, said) and done.stderr.count("\n") == 1, done.stderr
+    else:
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_unpack_bundle_needs_the_scripts_file(tmp_path: Path) -> None:
+    done, left = unpack(tmp_path, tmp_path / "absent", SHA256)
+    assert refused(done, "it cannot read itself: start it as a file") and left == []
+    done = subprocess.run(["bash", "-s"], input=head("_unpack_bundle.sh"), env={"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "SLURM_JOB_ID": "7"}, cwd="/",
+                          capture_output=True, text=True, timeout=20)
+    assert refused(done, "it cannot read itself: start it as a file")
+
+
+@pytest.mark.parametrize(("program", "said"), [("mktemp", "no folder can be made in /tmp of "), ("python3", "No space left (on ")])
+def test_unpack_bundle_on_a_node_without_space(program: str, said: str, tmp_path: Path) -> None:
+    stub(tmp_path / "bin", program, "printf 'No space left'; exit 1")
+    done, left = unpack(tmp_path, carrying(tmp_path, ARCHIVE), SHA256)
+    assert refused(done, said) and left == []
 
 
 def started(path: Path, tmp_path: Path, flag: int, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -183,3 +183,43 @@ def test_job_steps_in_the_manifests_order_each_once(logs: list[str], more: list[
         (tmp_path / "f" / "logs" / f"{name}.log").touch()
     done = operate("job_steps f", tmp_path)
     assert done.stdout.splitlines() == ["decode_0 decode", "prefill_10 prefill", "bench bench", *more]
+
+
+# The mark of a run in an allocation -> what is read of it.
+MARKS = [("7.1 n0 4711 srtgen-run-7.x\n", "7.1 n0 4711 srtgen-run-7.x"), ("7.12 gpu-n[1] 1 a b\n", "7.12 gpu-n[1] 1 a b"), ("", "no"), (None, "no")]
+
+
+@pytest.mark.parametrize(("mark", "said"), MARKS)
+def test_allocation_run(mark: str | None, said: str, tmp_path: Path) -> None:
+    (tmp_path / "f o").mkdir()
+    if mark is not None:
+        (tmp_path / "f o" / ".allocation").write_text(mark)
+    done = operate('if allocation_run "f o"; then printf "%s" "${run_step} ${run_host} ${run_pid} ${run_name}"; else printf no; fi', tmp_path)
+    assert (done.stdout, done.stderr) == (said, "")
+
+
+# verdict, what squeue says of the allocation's steps -> whether step 7.1 of the run lives
+RUNS = [("running", "printf '7.0\\n7.1\\n7.extern\\n'", "yes"), ("running", "printf '7.1'", "yes"), ("running", "printf '7.0\\n7.11\\n17.1\\n'", "no"),
+        ("running", "printf ''", "no"), ("running", "printf '7.1\\n'; exit 1", "yes"), ("running", "exit 1", "no"), ("passed", "printf '7.1\\n'", "no"),
+        (None, "printf '7.1\\n'", "no")]
+
+
+@pytest.mark.parametrize(("verdict", "squeue", "said"), RUNS)
+def test_run_lives(verdict: str | None, squeue: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "f o").mkdir()
+    if verdict:
+        (tmp_path / "f o" / "result.json").write_text(json.dumps({"verdict": verdict}, separators=(",", ":")))
+    stub(tmp_path / "bin", "squeue", f'[[ " $* " == *" --steps --jobs=7 "* ]] || exit 9\n{squeue}')
+    done = operate("run_step=7.1\nif run_lives 'f o'; then printf yes; else printf no; fi", tmp_path)
+    assert (done.stdout, done.stderr) == (said, "")
+
+
+def test_a_later_attempt_that_was_refused_does_not_hide_the_run_that_lives(tmp_path: Path) -> None:
+    for name, step, verdict in (("7", "7.1", "running"), ("7.r1", "7.2", "failed"), ("7.r2", "7.3", "failed")):
+        (tmp_path / "r" / name).mkdir(parents=True)
+        (tmp_path / "r" / name / ".allocation").write_text(f"{step} n0 1 x\n")
+        (tmp_path / "r" / name / "result.json").write_text(f'{{"verdict":"{verdict}"}}')
+    stub(tmp_path / "bin", "squeue", "cat steps")
+    for steps, best in (("7.1\n7.2\n", "7"), ("7.2\n", "7.r2")):
+        (tmp_path / "steps").write_text(steps)
+        assert operate("latest_attempt r 7", tmp_path).stdout == f"r/{best}\n"

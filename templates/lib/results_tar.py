@@ -53,12 +53,15 @@ def save(folder: str, path: str) -> None:
 def main(argv: "List[str]") -> None:
     """As the module's text says."""
     verb, folder, rest = argv[0], argv[1], argv[2:]
-    if verb == "pack":
-        pack(folder, rest, sys.stdout.buffer)
-    elif verb == "unpack":
-        unpack(folder, sys.stdin.buffer)
-    else:
-        save(folder, rest[0])
+    try:
+        if verb == "pack":
+            pack(folder, rest, sys.stdout.buffer)
+        elif verb == "unpack":
+            unpack(folder, sys.stdin.buffer)
+        else:
+            save(folder, rest[0])
+    except (OSError, tarfile.TarError) as error:  # a full disk; a node that went away in the middle
+        sys.exit("results_tar.py: {} {}: {}".format(verb, folder, error))
 
 
 if __name__ == "__main__":

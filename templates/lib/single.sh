@@ -109,7 +109,7 @@ leave_nodes() {
   done
   release_keepers
   while [[ -z "${task_code[keeper]:-}" ]] && ((SECONDS < end)); do drain 0.2; done
-  [[ -n "${task_code[keeper]:-}" ]] || kill_task keeper
+  [[ -n "${task_code[keeper]:-}" ]] || kill_srun TERM keeper
 }
 
 # Removes what sbcast brought when no keeper came to do it.
@@ -125,9 +125,4 @@ release_keepers() {
   exec {keeper_fd}>&-
   unset -v 'turn_fd[keeper]'
   keeper_fd=''
-}
-
-kill_task() {
-  step_role["$1"]="$1" # kill_srun goes by task, whatever it is
-  kill_srun TERM "$1"
 }
