@@ -265,28 +265,26 @@ def test_a_keeper_that_cannot_unpack_says_why_and_leaves_nothing(program: str, t
     assert not (tmp_path / "b.sbatch").exists() and not (tmp_path / "b").exists()
 
 
-def test_bundles_of_jobs_that_have_ended_are_removed() -> None:
-    mark = f"{os.getpid()}{time.monotonic_ns()}"
-    jobs = [f"{mark}{end}" for end in "12"]
-    folders = [Path(f"/tmp/srtgen-bundle-{job}.x") for job in jobs]
-    try:
-        for folder in folders:
-            folder.mkdir()
-        others = " ".join(path.name.removeprefix("srtgen-bundle-").split(".")[0] for path in Path("/tmp").glob("srtgen-bundle-*")
-                          if path not in folders)
-        for running, left in (("all", folders), (f"{others}\n{jobs[1]}", folders[1:])):
-            keeper(folders[0], "old", running).communicate(timeout=10)
-            assert [folder for folder in folders if folder.exists()] == left
-    finally:
-        for folder in folders:
-            folder.rmdir() if folder.exists() else None
-
-
-def keeping(text: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
-    """Lines of bash with the functions of keeper.sh, which looks into tmp_path in place of /tmp."""
+def elsewhere(tmp_path: Path) -> Path:
+    """keeper.sh that looks into tmp_path in place of /tmp, where other jobs of this machine have theirs."""
     whole = (LIB / "keeper.sh").read_text()
     assert whole.count("/tmp/srtgen-bundle-") == 2
     (tmp_path / "keeper.sh").write_text(whole.replace("/tmp/srtgen-bundle-", f"{tmp_path}/srtgen-bundle-"))
+    return tmp_path / "keeper.sh"
+
+
+def test_bundles_of_jobs_that_have_ended_are_removed(tmp_path: Path) -> None:
+    folders = [tmp_path / f"srtgen-bundle-{job}.x" for job in "12"]
+    for folder in folders:
+        folder.mkdir()
+    for running, left in (("all", folders), ("3\n2", folders[1:])):
+        subprocess.run(["bash", str(elsewhere(tmp_path)), "old", running], timeout=10, check=True)
+        assert [folder for folder in folders if folder.exists()] == left
+
+
+def keeping(text: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    """Lines of bash with the functions of keeper.sh."""
+    elsewhere(tmp_path)
     return bash(f"source ./keeper.sh none\n{text}", tmp_path)
 
 
