@@ -35,14 +35,12 @@ def test_load_has_the_defaults_and_reads_the_rest(plan: EvalPlan) -> None:
     assert (plan.endpoint_url, plan.endpoint, plan.chat_template, plan.tasks, plan.concurrency) == ("http://r:1", "chat", True, ("gsm8k",), 16)
     assert (plan.max_tokens, plan.max_length, plan.gen_kwargs, plan.num_fewshot, plan.limit) == (5376, 9472, {"temperature": 0, "top_p": 1}, None,
                                                                                                  None)
-    assert (plan.packages, plan.offline, plan.max_unextracted_ratio, plan.result_copies) == ("index", False, None, ())
+    assert (plan.packages, plan.offline, plan.max_unextracted_ratio) == ("index", False, None)
     other = eval_plan.load({"EVAL_CONC": "3", "EVAL_CONCURRENCY": "9", "EVAL_TASKS": "a gsm8k", "EVAL_LIMIT": "0", "EVAL_CHAT_TEMPLATE": "0",
                             "EVAL_OFFLINE": "1",
-                            "EVAL_MAX_UNEXTRACTED_RATIO": "0", "SRTGEN_PIP_INDEX_URL": "x", "EVAL_INDEX_URL": "y", "SLURM_JOB_ID": "7",
-                            "SRTGEN_LM_EVAL_RESULT_DIR": "/c", "SRTCTL_LM_EVAL_RESULT_DIR": "/c"})
+                            "EVAL_MAX_UNEXTRACTED_RATIO": "0", "SRTGEN_PIP_INDEX_URL": "x", "EVAL_INDEX_URL": "y", "SLURM_JOB_ID": "7"})
     assert (other.concurrency, other.tasks, other.limit, other.chat_template, other.max_unextracted_ratio) == (3, ("a", "gsm8k"), 0, False, 0.0)
-    assert (other.offline, other.packages, other.index_url, other.work, other.result_copies) == (True, "wheels", "x", Path("/tmp/srtgen-7/eval"),
-                                                                                                 ("/c",))
+    assert (other.offline, other.packages, other.index_url, other.work) == (True, "wheels", "x", Path("/tmp/srtgen-7/eval"))
     assert plan.local and not other.local
 
 
@@ -53,6 +51,24 @@ def test_a_plan_that_cannot_be(env: dict[str, str], said: str) -> None:
     with pytest.raises(EvalError) as failed:
         eval_plan.load(env)
     assert str(failed.value) == said
+
+
+CONCURRENCIES = [({}, 16), ({"EVAL_CONC": "64 128"}, 16), ({"EVAL_CONC": "3", "EVAL_CONCURRENCY": "9"}, 9), ({"EVAL_CONC": ""}, 16)]
+
+
+@pytest.mark.parametrize(("env", "concurrency"), CONCURRENCIES)
+def test_to_a_command_of_the_recipes_own_the_concurrency_is_text(env: dict[str, str], concurrency: int) -> None:
+    given = {"EVAL_MODEL": "org/m", "SLURM_JOB_ID": "7"}
+    found = eval_plan.load_command({**given, **env})
+    assert (found.model, found.concurrency, found.work) == ("org/m", concurrency, Path("/tmp/srtgen-7/eval"))
+    assert found == eval_plan.load({**given, **{name: value for name, value in env.items() if name != "EVAL_CONC"}})
+
+
+def test_the_rest_of_a_commands_plan_is_read_as_strictly() -> None:
+    with pytest.raises(EvalError, match="is not a whole number: 'many'"):
+        eval_plan.load_command({"EVAL_CONCURRENCY": "many", "EVAL_CONC": "5"})
+    with pytest.raises(EvalError, match="EVAL_CONC is not a whole number"):
+        eval_plan.load({"EVAL_CONC": "64 128"})
 
 
 def test_parts_of_a_plan() -> None:
@@ -107,7 +123,7 @@ def own_command(plan: EvalPlan, text: str, monkeypatch: pytest.MonkeyPatch) -> N
     (plan.bundle / "eval").unlink()
     (plan.bundle / "eval").mkdir()
     (plan.bundle / "eval" / "command.sh").write_text(text)
-    monkeypatch.setattr(eval_command, "load", lambda: plan)
+    monkeypatch.setattr(eval_command, "load_command", lambda: plan)
 
 
 @pytest.mark.parametrize(("text", "code", "reason"), COMMANDS)
@@ -188,14 +204,11 @@ def test_a_signal_ends_lm_eval(number: signal.Signals, plan: EvalPlan, tmp_path:
         time.sleep(0.02)
 
 
-def test_copy_out_meta_and_fresh(plan: EvalPlan, tmp_path: Path) -> None:
+def test_meta_and_fresh(plan: EvalPlan) -> None:
     plan.results.mkdir(parents=True)
     names = ("results_1.json", "samples_a_1.jsonl", "meta_env.json", "verdict.json", "venv.json")
     for name in names:
         (plan.results / name).write_text(name)
-    eval_run.copy_out(dataclasses.replace(plan, result_copies=(str(tmp_path / "x" / "y"),)))
-    assert sorted(path.name for path in (tmp_path / "x" / "y").iterdir()) == ["meta_env.json", "results_1.json", "samples_a_1.jsonl"]
-    eval_run.copy_out(plan)
     assert eval_run.meta(dataclasses.replace(plan, meta={"hw": "x", "conc": 1})) == {"hw": "x", "conc": 16, "model": "org/m", "tasks": ["gsm8k"]}
     eval_run.fresh(plan)
     assert [path.name for path in plan.results.iterdir()] == ["venv.json"]
