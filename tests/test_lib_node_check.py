@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -106,7 +107,7 @@ def job(tmp_path: Path) -> str:
 
 
 def step_of(job: str, process: list[subprocess.Popen[str]], text: str = "sleep 60", **env: str) -> int:
-    names = {"PATH": "/usr/bin:/bin", "SLURM_JOB_ID": job, "SRTGEN_STEP": "agg_0", "SLURM_STEP_ID": "3", **env}
+    names = {"PATH": "/usr/bin:/bin", "SRTGEN_RUN": job, "SRTGEN_STEP": "agg_0", "SLURM_STEP_ID": "3", **env}
     one = subprocess.Popen(["bash", "-c", f"{text} & printf 'up\\n'; wait; wait"], env={n: v for n, v in names.items() if v}, text=True,
                            stdout=subprocess.PIPE, start_new_session=True)
     assert one.stdout is not None and one.stdout.readline() == "up\n"
@@ -116,21 +117,21 @@ def step_of(job: str, process: list[subprocess.Popen[str]], text: str = "sleep 6
 
 def test_environment_and_name_of_a_process(process: list[subprocess.Popen[str]], job: str) -> None:
     pid = step_of(job, process, ODD="a=b c", EMPTY="")
-    assert node_clean.environment(pid).items() >= {"SLURM_JOB_ID": job, "ODD": "a=b c"}.items()
+    assert node_clean.environment(pid).items() >= {"SRTGEN_RUN": job, "ODD": "a=b c"}.items()
     assert node_clean.name_of(pid) == "bash"
     assert (node_clean.environment(1 << 30), node_clean.name_of(1 << 30)) == ({}, "")
 
 
-@pytest.mark.parametrize(("env", "ours"), [({}, True), ({"SLURM_JOB_ID": "other"}, False), ({"SRTGEN_STEP": ""}, False),
+@pytest.mark.parametrize(("env", "ours"), [({}, True), ({"SRTGEN_RUN": "other"}, False), ({"SRTGEN_RUN": "", "SLURM_JOB_ID": "7"}, False), ({"SRTGEN_STEP": ""}, False),
                                            ({"SLURM_STEP_ID": ""}, False)])
-def test_leftovers_are_processes_of_the_jobs_steps(env: dict[str, str], ours: bool, process: list[subprocess.Popen[str]], job: str) -> None:
+def test_leftovers_are_processes_of_the_runs_steps(env: dict[str, str], ours: bool, process: list[subprocess.Popen[str]], job: str) -> None:
     pid = step_of(job, process, **env)
     assert (pid in node_clean.leftovers(job)) == ours
 
 
 def test_leftovers_leave_srun_alone(process: list[subprocess.Popen[str]], job: str, tmp_path: Path) -> None:
     (tmp_path / "srun").symlink_to("/usr/bin/sleep")
-    names = {"SLURM_JOB_ID": job, "SRTGEN_STEP": "agg_0", "SLURM_STEP_ID": "3"}
+    names = {"SRTGEN_RUN": job, "SRTGEN_STEP": "agg_0", "SLURM_STEP_ID": "3"}
     one = subprocess.Popen([str(tmp_path / "srun"), "60"], env=names, text=True, start_new_session=True)
     process.append(one)
     end = time.monotonic() + 10
@@ -177,6 +178,51 @@ def test_main_of_node_clean_removes_the_work_folder(runtime: str, asked: bool, p
     stub(path, "docker", DOCKER.format(t=tmp_path, names=""))
     work = Path(f"/tmp/srtgen-{job}")
     (work / "agg_0" / "x").mkdir(parents=True)
-    node_clean.main(job, runtime, [])
+    node_clean.main(job, runtime, job, [])
     assert not work.exists() and (tmp_path / "calls").exists() == asked
-    node_clean.main(job, runtime, [])
+    node_clean.main(job, runtime, job, [])
+
+
+def shared_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> Path:
+    """A folder in the place of /tmp/srtgen-jit."""
+    found = node_clean.glob.glob
+    monkeypatch.setattr(node_clean.glob, "glob", lambda pattern: found(f"{tmp_path}{pattern}"))
+    folder = tmp_path / "tmp" / "srtgen-jit"
+    folder.mkdir(parents=True)
+    for name in names:
+        (folder / f"{name}.lock").touch()
+        (folder / name / "triton").mkdir(parents=True)
+    return folder
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_remove_jit_folders_leaves_what_a_worker_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock is that of an open file: jit_role.sh's server holds it to its end, whatever end that is."""
+    folder = shared_tmp(tmp_path, monkeypatch, "0", "1", "2")
+    with open(folder / "1.lock") as server:
+        fcntl.flock(server, fcntl.LOCK_EX)
+        node_clean.remove_jit_folders()
+        assert left(folder) == ["1", "1.lock"] and left(folder / "1") == ["triton"]
+    node_clean.remove_jit_folders()
+    assert not folder.exists()
+    node_clean.remove_jit_folders()
+
+
+def test_remove_jit_folders_removes_no_more_than_what_has_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = shared_tmp(tmp_path, monkeypatch, "0", "1")
+    (folder / "notes").mkdir()
+    (folder / "1.lock").unlink()
+    (folder / "2.lock").mkdir()  # no lock of ours, and no reason to stop
+    node_clean.remove_jit_folders()
+    assert left(folder) == ["1", "2.lock", "notes"]
+    assert left(tmp_path / "tmp") == ["srtgen-jit"]
+
+
+def test_remove_jit_folders_removes_a_lock_whose_worker_made_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = shared_tmp(tmp_path, monkeypatch)
+    (folder / "0.lock").touch()
+    node_clean.remove_jit_folders()
+    assert not folder.exists()
