@@ -39,6 +39,7 @@ LAST = [
     (["x", SAID + "loaded 3 files", "y", SAID + "stored 1 files", "z"], "stored", "yes stored 1 files"),
     ([SAID + "loaded 3 files", SAID + "stored 1 files"], "loaded", "no "),
     ([SAID + "off: a " + SAID + "loaded"], "off", "yes off: a " + SAID + "loaded"),
+    ([SAID + "loaded 3 files", "x" + SAID + "stored 1 files"], "loaded", "yes loaded 3 files"),
     (["x" + SAID + "loaded", "  " + SAID + "loaded"], "loaded", "no "),
     (["\0\udcff", SAID + "loaded \udce9"], "loaded", "yes loaded \udce9"),
     ([SAID + "loaded * ${x}"], "loaded", "yes loaded * ${x}"),
@@ -52,7 +53,7 @@ LAST = [
 def test_what_a_worker_said_last(lines: list[str] | None, words: str, answer: str, tmp_path: Path) -> None:
     if lines is not None:
         said(tmp_path, "decode_0", *lines)
-    text = f'REPLY=old\nif jit_said decode_0 {words}; then show "yes ${{REPLY}}"; else show "no ${{REPLY}}"; fi'
+    text = f"REPLY=old\nif jit_said decode_0 {words}; then show \"yes ${{REPLY//$'\\n'/|}}\"; else show \"no ${{REPLY}}\"; fi"
     assert shown(act(tmp_path, text)) == [answer]
 
 
