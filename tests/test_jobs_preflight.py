@@ -124,6 +124,8 @@ PASSED = [
     Scenario("gpu-drains", sets=("gpu_drain_timeout_s=40",), env={"STANDIN_GPU_FILE": "{folder}/gpu"}, waits=True,
              prepare=fill_gpus, act=drain_gpus),
 ]
+MISSPELT = Scenario("skipped-check-misspelt", 10, "SRTGEN_SKIP_CHECKS: gpu_memroy is no check; give some of these", "start",
+                    env={"SRTGEN_SKIP_CHECKS": "ports gpu_memroy"})
 
 
 @on(*REFUSED)
@@ -146,6 +148,12 @@ def test_a_table_shows_every_node_and_check(outcome: Outcome) -> None:
 @on(*PASSED)
 def test_passed(outcome: Outcome) -> None:
     check(outcome)
+
+
+@on(MISSPELT)
+def test_a_misspelt_check_is_not_skipped_silently(outcome: Outcome) -> None:
+    check(outcome)
+    assert outcome.result["checks_skipped"] == []
 
 
 @on(PASSED[0])

@@ -205,7 +205,7 @@ def test_bench_manual_tells_where_and_ends_by_the_file(folder: Path) -> None:
     lines = [process.stdout.readline() for _ in range(3)]
     assert lines[0] == "serving m/x at http://h:1 until the time limit\n"
     stop = shlex.split(lines[2].partition("(or")[0])
-    assert stop == ["stop:", "touch", "/host/a b/bench/stop"] and "scancel 9" in lines[2]
+    assert stop == ["stop:", "touch", "/host/a b/bench/stop"] and "./stop.sh 9" in lines[2]
     body = json.loads(shlex.split(lines[1])[-1])
     assert body["model"] == "m/x"
     (folder / "a b" / "bench" / "stop").touch()

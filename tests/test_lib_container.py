@@ -21,14 +21,14 @@ def words(tmp_path: Path, text: str, plan: str = "", env: dict[str, str] | None 
 
 @pytest.mark.parametrize(("plan", "more"), [("", []), ("PLAN_MOUNTS=('/a b:/m:ro' /c:/d)", ["/a b:/m:ro", "/c:/d"])])
 def test_mounts(plan: str, more: list[str], tmp_path: Path) -> None:
-    done = bash("job_folder='/re sults/7'\ncollect_mounts\nprintf '%s\\n' \"${container_mounts[@]}\"", tmp_path, LIBRARIES, plan=plan)
+    done = bash("results_seen='/re sults/7'\ncollect_mounts\nprintf '%s\\n' \"${container_mounts[@]}\"", tmp_path, LIBRARIES, plan=plan)
     assert done.stdout.splitlines() == [f"{tmp_path}/bundle:/srtgen:ro", "/re sults/7:/srtgen-results", "/re sults/7/logs:/logs", *more]
 
 
 @pytest.mark.parametrize(("runtime", "bundle", "results"), [("none", "{t}/bundle", "/re sults/7"), ("pyxis", "/srtgen", "/srtgen-results"),
                                                             ("docker", "/srtgen", "/srtgen-results")])
 def test_where_processes_find_their_files(runtime: str, bundle: str, results: str, tmp_path: Path) -> None:
-    text = "job_folder='/re sults/7'\nexport_locations\nenv"
+    text = "results_seen='/re sults/7'\nexport_locations\nenv"
     env = {"SRTGEN_STEP": "old", "SRTGEN_TURN": "1"}
     out = bash(text, tmp_path, LIBRARIES, env, plan=f"PLAN_RUNTIME={runtime}").stdout.splitlines()
     for line in (f"SRTGEN_BUNDLE={bundle.format(t=tmp_path)}", f"SRTGEN_RESULTS={results}", "SRTGEN_RESULTS_HOST=/re sults/7", "SRTGEN_STEP=",

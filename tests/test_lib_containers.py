@@ -232,7 +232,7 @@ def test_a_container_that_does_not_start_fails_the_node() -> None:
     (APPTAINER + "\nPLAN_IMAGE=([prefill]=/a.sif [decode]=/a.sif [bench]=/b.sif)", ["/a.sif", "/b.sif"])])
 def test_each_image_is_tried_once(changes: str, images: list[str], tmp_path: Path) -> None:
     stub(tmp_path / "bin", "id", "printf 5")
-    text = 'job_folder=/r\ncheck_arguments=()\nexport_locations\ncollect_probes\nprintf "%s\\0" "${check_arguments[@]}"'
+    text = 'job_folder=/r results_seen=/r\ncheck_arguments=()\nexport_locations\ncollect_probes\nprintf "%s\\0" "${check_arguments[@]}"'
     done = bash(text, tmp_path, LIBRARIES, plan=changes.replace("PLAN_IMAGE=(", "-A PLAN_IMAGE=("))
     assert done.returncode == 0, done.stderr
     words = [word.removeprefix("--probe=") for word in done.stdout.split("\0")[:-1] if word]

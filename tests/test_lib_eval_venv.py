@@ -264,4 +264,5 @@ def test_prepare_and_its_main(plan: EvalPlan, tmp_path: Path, site: Path, monkey
     assert eval_prepare.main() == 22
     assert json.loads((plan.results / "verdict.json").read_text())["reason"].startswith("eval.thresholds names no metric")
     monkeypatch.setenv("EVAL_COMMAND", "1")
+    monkeypatch.setattr(eval_prepare, "load_command", lambda: made)
     assert eval_prepare.main() == 0 and json.loads((plan.results / "venv.json").read_text())["packages"] == "those of the recipe's own command"

@@ -367,10 +367,10 @@ def test_a_recipe_keeps_its_own_cache_folders() -> None:
 
 
 def test_folders_in_a_shared_tmp_are_removed_unless_a_worker_holds_them() -> None:
+    # The new /tmp may hide where the library lies.
     words = ["unshare", "--mount", "bash", "-c", """set -e; mount --bind "$1" /mnt; mount -t tmpfs none /tmp; mkdir -p /tmp/srtgen-jit/{0,1}
-        clean() { python3 -B /mnt/node_clean.py none-such none none-such; } # the new /tmp may hide where it lies
-        exec {a}>>/tmp/srtgen-jit/0.lock {b}>>/tmp/srtgen-jit/1.lock; flock "${a}"; clean; echo /tmp/srtgen-jit/*
-        exec {a}>&-; clean; ls -d /tmp/srtgen-jit || :""", "-", str(LIB)]
+        exec {a}>>/tmp/srtgen-jit/0.lock {b}>>/tmp/srtgen-jit/1.lock; flock "${a}"; python3 -B /mnt/node_clean.py none-such none none-such; echo /tmp/srtgen-jit/*
+        exec {a}>&-; python3 -B /mnt/node_clean.py none-such none none-such; ls -d /tmp/srtgen-jit || :""", "-", str(LIB)]
     if subprocess.run([*words[:2], "true"], capture_output=True).returncode:
         pytest.skip("no namespaces here")
     done = subprocess.run(words, cwd="/", env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, timeout=30)

@@ -107,7 +107,7 @@ def job(tmp_path: Path) -> str:
 
 
 def step_of(job: str, process: list[subprocess.Popen[str]], text: str = "sleep 60", **env: str) -> int:
-    names = {"PATH": "/usr/bin:/bin", "SRTGEN_RUN": job, "SRTGEN_STEP": "agg_0", "SLURM_STEP_ID": "3", **env}
+    names = {"PATH": "/usr/bin:/bin", "SLURM_JOB_ID": "7", "SRTGEN_RUN": job, "SRTGEN_STEP": "agg_0", "SLURM_STEP_ID": "3", **env}
     one = subprocess.Popen(["bash", "-c", f"{text} & printf 'up\\n'; wait; wait"], env={n: v for n, v in names.items() if v}, text=True,
                            stdout=subprocess.PIPE, start_new_session=True)
     assert one.stdout is not None and one.stdout.readline() == "up\n"
@@ -122,9 +122,9 @@ def test_environment_and_name_of_a_process(process: list[subprocess.Popen[str]],
     assert (node_clean.environment(1 << 30), node_clean.name_of(1 << 30)) == ({}, "")
 
 
-@pytest.mark.parametrize(("env", "ours"), [({}, True), ({"SRTGEN_RUN": "other"}, False), ({"SRTGEN_RUN": "", "SLURM_JOB_ID": "7"}, False), ({"SRTGEN_STEP": ""}, False),
+@pytest.mark.parametrize(("env", "ours"), [({}, True), ({"SRTGEN_RUN": "other"}, False), ({"SRTGEN_STEP": ""}, False),
                                            ({"SLURM_STEP_ID": ""}, False)])
-def test_leftovers_are_processes_of_the_runs_steps(env: dict[str, str], ours: bool, process: list[subprocess.Popen[str]], job: str) -> None:
+def test_leftovers_are_processes_of_the_jobs_steps(env: dict[str, str], ours: bool, process: list[subprocess.Popen[str]], job: str) -> None:
     pid = step_of(job, process, **env)
     assert (pid in node_clean.leftovers(job)) == ours
 
@@ -153,7 +153,7 @@ def test_end_processes_asks_and_then_kills(trap: str, code: int, process: list[s
     pid = step_of(job, process, trap)
     node_clean.end_processes(job)
     assert process[0].wait(10) == code
-    assert node_clean.leftovers(job) == [] and gone(pid)
+    assert all(gone(left) for left in node_clean.leftovers(job)) and gone(pid)  # a killed child takes a moment
     assert f"{pid} (bash)" in capfd.readouterr().out
     node_clean.end_processes(job)
     assert capfd.readouterr().out == ""

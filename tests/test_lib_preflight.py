@@ -343,7 +343,7 @@ esac""")
     assert last == ["n1", "end"]
 
 
-LIBRARIES = ["log", "result", "events", "steps", "allocation", "watch", "preflight", "addresses"]
+LIBRARIES = ["log", "result", "events", "steps", "allocation", "watch", "checks", "preflight", "addresses"]
 SETUP = "job_folder=${PWD}\nmkdir -p logs\nnode_hosts=(n0 n1)\nclock_begin\nresult_file=result.json\ntrap write_result EXIT\n"
 GOOD = "n0\taddress\teth0\t10.0.0.1\t10.0.0.0/24\nn0\tend\nn1\taddress\teth0\t10.0.0.2\t10.0.0.0/24\nn1\tend\n"
 
@@ -397,7 +397,7 @@ def test_a_node_without_an_address(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("hosts", "skip", "code"), [("n0 n1", "", 0), ("n0", "", 10), ("n0 n1 n2", "", 10), ("n0 n1 n2", "nodes", 0), ("n0", "nodes", 10)])
 def test_the_allocation_is_the_plans(hosts: str, skip: str, code: int, tmp_path: Path) -> None:
     stub(tmp_path / "bin", "scontrol", f"printf '%s\\n' {hosts}")
-    done = bash(SETUP + "read_nodes", tmp_path, LIBRARIES, {"SRTGEN_SKIP_CHECKS": skip}, plan="")
+    done = bash(SETUP + "read_skipped_checks\nread_nodes", tmp_path, LIBRARIES, {"SRTGEN_SKIP_CHECKS": skip}, plan="")
     assert done.returncode == code, done.stdout
 
 

@@ -14,22 +14,15 @@ sys.path.insert(0, str(LIB))
 import node_check  # noqa: E402  (found only by the path above)
 
 ALLOCATIONS = [("printf '%s\\n' n0 n1", "", 0, ""), ("printf '%s\\n' n0 n1 n2", "nodes", 0, ""), ("exit 1", "", 10, "nodes: the job has 0 nodes"),
-               ("printf '%s\\n' n0", "ports nodes", 10, "nodes: 1 nodes cannot hold the plan of 2"),
-               ("printf '%s\\n' n0 n1 n2", "nodes2", 10, "nodes: the job has 3 nodes, the plan needs 2 (was -N given to sbatch?)")]
+               ("printf '%s\\n' n0", "ports  nodes", 10, "nodes: 1 nodes cannot hold the plan of 2"),
+               ("printf '%s\\n' n0 n1 n2", "ports", 10, "nodes: the job has 3 nodes, the plan needs 2 (was -N given to sbatch?)")]
 
 
 @pytest.mark.parametrize(("scontrol", "skip", "code", "reason"), ALLOCATIONS)
 def test_the_nodes_of_the_allocation(scontrol: str, skip: str, code: int, reason: str, tmp_path: Path) -> None:
-    text = f"cat >bin/scontrol <<'END'\n#!/bin/bash\n[[ $1 != show || $2 != hostnames ]] || {{ [[ $3 == 'n[0-1]' ]] || exit 9; {scontrol}; exit; }}\nEND\nread_nodes"
+    text = f"cat >bin/scontrol <<'END'\n#!/bin/bash\n[[ $1 != show || $2 != hostnames ]] || {{ [[ $3 == 'n[0-1]' ]] || exit 9; {scontrol}; exit; }}\nEND\nread_skipped_checks\nread_nodes"
     rc, result = judge(tmp_path, text, "start", env={"SRTGEN_SKIP_CHECKS": skip})
     assert rc == code and str(result["reason"]).startswith(reason)
-
-
-@pytest.mark.parametrize(("asked", "name", "skipped"), [("", "ports", "no"), ("ports", "ports", "yes"), ("a  ports", "ports", "yes"), ("ports_x", "ports", "no"),
-                                                        ("gpu_memory", "gpu", "no"), ("*", "ports", "no")])
-def test_a_check_that_the_operator_skips(asked: str, name: str, skipped: str, tmp_path: Path) -> None:
-    text = f"if check_skipped {name}; then show yes; else show no; fi"
-    assert shown(act(tmp_path, text, env={"SRTGEN_SKIP_CHECKS": asked})) == [skipped]
 
 
 NAMES = [("PLAN_REQUIRE_ENV=(A B)", {"A": "1", "B": "two words"}, ""), ("PLAN_REQUIRE_ENV=(A)", {"A": ""}, "not set when the job was submitted: A"),
@@ -60,7 +53,7 @@ def test_the_nodes_are_told_the_whole_plan(tmp_path: Path) -> None:
     """What the shell hands over is what the program reads."""
     stub(tmp_path / "bin", "sinfo", "[[ $* == '--noheader --Node --nodes=n[0-1] --format=%N %c' ]] && printf '%s\\n' 'n0 128' 'n1 64'")
     stub(tmp_path / "bin", "squeue", "[[ $* == '--noheader --format=%A' ]] && printf '%s\\n' 7 8")
-    text = 'collect_check_arguments\nfor word in "${check_arguments[@]}"; do show "${word}"; done'
+    text = 'read_skipped_checks\ncollect_check_arguments\nfor word in "${check_arguments[@]}"; do show "${word}"; done'
     env = {"SRTGEN_SKIP_CHECKS": "ports  disk", "SRTGEN_STRICT": "1"}
     plan = vars(node_check.parse_arguments(shown(act(tmp_path, text, "preflight", plan=PLAN, env=env))))
     wanted = {"bundle": f"{tmp_path}/bundle", "results": str(tmp_path), "runtime": "docker", "interface": "ib0", "transport": "rdma",
@@ -89,7 +82,7 @@ def test_one_task_on_every_node_runs_the_checks(plan: str, env: dict[str, str], 
     assert shown(act(tmp_path, text, "preflight", plan=plan, env=env)) == ["4"]
     argv = (tmp_path / "argv").read_text().split("\0")[:-1]
     start = argv.index("bash")
-    for word in ("--job-name=preflight", "--overlap", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--nodelist=n[0-1]", "--kill-on-bad-exit=0",
+    for word in ("--job-name=preflight", "--overlap", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--nodelist=n0,n1", "--kill-on-bad-exit=0",
                  "--wait=0", "--export=ALL", *cpus):
         assert word in argv[:start]
     assert [word for word in argv if word.startswith("--cpus")] == cpus
@@ -152,7 +145,7 @@ PYXIS = [("none", "", "", 0), ("pyxis", "", "Usage: srun", 10), ("pyxis", "", " 
 @pytest.mark.parametrize(("runtime", "skip", "text", "code"), PYXIS)
 def test_srun_knows_pyxis(runtime: str, skip: str, text: str, code: int, tmp_path: Path) -> None:
     stub(tmp_path / "bin", "srun", f"[[ $1 == --help ]] && printf '%s\\n' '{text}' >&2; exit 1")
-    rc, result = judge(tmp_path, "check_pyxis", "preflight", plan=f"PLAN_RUNTIME={runtime}", env={"SRTGEN_SKIP_CHECKS": skip})
+    rc, result = judge(tmp_path, "read_skipped_checks\ncheck_pyxis", "preflight", plan=f"PLAN_RUNTIME={runtime}", env={"SRTGEN_SKIP_CHECKS": skip})
     assert rc == code and ("pyxis is not installed" in str(result["reason"])) == (code == 10)
 
 
@@ -170,7 +163,7 @@ WHOLE = [
 def test_the_whole_preflight(report: str, srun: str, plan: str, code: int, reason: str, tmp_path: Path) -> None:
     (tmp_path / "report").write_text(report)
     stub(tmp_path / "bin", "srun", f"cat {tmp_path}/report; exit {srun}")
-    rc, result = judge(tmp_path, "preflight", "preflight", plan=plan, env={"SRTGEN_SKIP_CHECKS": "disk limits"})
+    rc, result = judge(tmp_path, "read_skipped_checks\npreflight", "preflight", plan=plan, env={"SRTGEN_SKIP_CHECKS": "disk limits"})
     assert (rc, result["reason"]) == (code, reason)
     if not reason.startswith("not set"):
         assert result["checks_skipped"] == ["disk", "limits"]

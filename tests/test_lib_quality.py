@@ -201,7 +201,7 @@ FOLDERS = [
 @pytest.mark.parametrize(("mode", "env", "folders"), FOLDERS)
 def test_where_the_operator_wants_the_results(mode: str, env: dict[str, str], folders: list[str], tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    text = f'eval_mode={mode}\ncheck_eval_folders\n((${{#eval_folders[@]}} == 0)) || printf "> %s\\n" "${{eval_folders[@]}}"'
+    text = f'eval_mode={mode}\nread_skipped_checks\ncheck_eval_folders\n((${{#eval_folders[@]}} == 0)) || printf "> %s\\n" "${{eval_folders[@]}}"'
     found = shown(act(tmp_path, text, "preflight", env={name: value.format(t=tmp_path) for name, value in env.items()}))
     assert found == [folder.format(t=tmp_path) for folder in folders]
     assert all(Path(folder).is_dir() for folder in found) or "SRTGEN_SKIP_CHECKS" in env

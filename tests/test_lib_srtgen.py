@@ -191,7 +191,7 @@ def test_the_number_of_workers_is_told(tmp_path: Path) -> None:
     assert " started 2 workers\n" in story(tmp_path, text).stdout
 
 
-ACTS = ("warn_about_overrides run_preamble read_nodes preflight start_steps wait_for_workers watch_workers start_router check_identity check_transport "
+ACTS = ("warn_about_overrides run_preamble read_skipped_checks read_nodes preflight stage_all start_steps wait_for_workers watch_workers start_router check_identity check_transport "
         "run_canary await_eval_packages run_client run_eval").split()
 PLAYED = [("sa-bench", "off", "run_eval"), ("sa-bench", "after_benchmark", ""), ("sa-bench", "only", "run_client"), ("none", "off", "run_client run_eval")]
 
@@ -201,8 +201,9 @@ def test_the_story(bench: str, mode: str, left_out: str, tmp_path: Path) -> None
     text = "".join(f'{name}() {{ show "${{result_phase}} {name}"; }}\n' for name in ACTS)
     text += f"choose_eval() {{ eval_mode={mode}; }}\nteardown() {{ show \"${{result_phase}} teardown\"; }}\nmain"
     done = story(tmp_path, text, f"PLAN_BENCH={bench}")
-    phases = {"warn_about_overrides": "start", "run_preamble": "start", "read_nodes": "start", "preflight": "preflight", "start_steps": "load",
-              "wait_for_workers": "load", "watch_workers": "load", "start_router": "router", "check_identity": "router", "check_transport": "router",
+    phases = {"warn_about_overrides": "start", "run_preamble": "start", "read_skipped_checks": "start", "read_nodes": "start",
+              "preflight": "preflight", "stage_all": "preflight", "start_steps": "load", "wait_for_workers": "load",
+              "watch_workers": "load", "start_router": "router", "check_identity": "router", "check_transport": "router",
               "run_canary": "canary", "await_eval_packages": "canary", "run_client": "bench", "run_eval": "eval"}
     assert shown(done) == [f"{phases[name]} {name}" for name in ACTS if name not in left_out.split()] + ["teardown teardown"]
     assert done.returncode == 0 and result(tmp_path)["verdict"] == "passed"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from jobs.shell import bash, stub
 
-LIBRARIES = ["log", "result", "start", "events", "steps", "watch"]
+LIBRARIES = ["log", "result", "start", "events", "steps", "allocation", "single", "node_results", "watch"]
 SHOW = """printf '%s|%s' "${job_folder}" "${attempt}\""""
 
 

@@ -231,7 +231,7 @@ def test_the_code_of_a_host_step_that_ends_at_once(tmp_path: Path) -> None:
 
 RUN = """show() { printf '> %s\\n' "$*"; }
 mkdir -p r/logs q
-job_folder=${PWD}/r run_folder=${PWD}/q
+job_folder=${PWD}/r results_seen=${PWD}/r run_folder=${PWD}/q
 node_hosts=(n0 n1)
 collect_mounts
 collect_export_names
@@ -286,13 +286,26 @@ def test_the_input_of_a_step_is_its_turn_or_nothing(turn: str, stdin: str, flag:
     assert started(tmp_path, text, srun) == [f"a  b|2|agg_0|{flag}|{stdin}", "code 5"]
 
 
-STEP_LISTS = [("printf 'a 7.1\\nb 7.2\\n'", "a 7.1\nb 7.2"), ("printf ''", ""), ("printf 'a 7.1\\n'; exit 1", ""), ("printf 'slurm_load: x\\n' >&2; exit 1", "")]
+STEP = "StepId={id} UserId=0 StartTime=x TimeLimit=UNLIMITED State=RUNNING Partition=p NodeList=n0 Nodes=1 Name={name} Network=(null) SrunHost:Pid=n0:{pid} x"
 
 
-@pytest.mark.parametrize(("squeue", "listed"), STEP_LISTS)
-def test_the_steps_that_slurm_knows(squeue: str, listed: str, tmp_path: Path) -> None:
-    stub(tmp_path / "bin", "squeue", f'[[ $* == "--steps --noheader --jobs=7 --format=%j %i" ]] || exit 3\n{squeue}')
-    done = bash('step_ids; printf "%s" "${REPLY}"', tmp_path, LIBRARIES, plan="")
+def step(name: str, number: int, pid: str) -> str:
+    """What scontrol says of a step, as shell text."""
+    return "printf '%s\\n' \"" + STEP.format(id=f"7.{number}", name=name, pid=pid) + '"'
+
+
+STEP_LISTS = [(step("a", 1, "$(<pid)"), "a 7.1"), (f"{step('a', 1, '$(<pid)')}; {step('b', 2, '1')}; {step('x', 3, '$(<pid)')}", "a 7.1"),
+              ("printf ''", ""), ("printf 'slurm_load: x\\n' >&2; exit 1", "")]
+
+
+@pytest.mark.parametrize(("scontrol", "listed"), STEP_LISTS)
+def test_the_steps_of_this_run_that_slurm_knows(scontrol: str, listed: str, tmp_path: Path) -> None:
+    """Not those of the same name that somebody else started in the same allocation."""
+    stub(tmp_path / "bin", "scontrol", f'[[ $* == "--oneliner show step 7" ]] || exit 3\ncd {tmp_path}\n{scontrol}')
+    text = """sleep 30 >/dev/null 2>&1 & printf '%s' $! >pid
+task_pid[a]=$! task_pid[b]=$!
+step_ids; printf "%s" "${REPLY}"; kill $(<pid)"""
+    done = bash(text, tmp_path, LIBRARIES, plan="")
     assert (done.returncode, done.stdout, done.stderr) == (0, listed, "")
 
 
@@ -304,9 +317,8 @@ def test_a_step_runs_until_its_end_was_seen(name: str, runs: bool, tmp_path: Pat
 
 @pytest.mark.parametrize("call", ["signal_steps TERM decode", "signal_steps TERM absent", "signal_steps KILL", "signal_steps TERM '*'"])
 def test_a_signal_for_nobody_is_refused(call: str, tmp_path: Path) -> None:
-    stub(tmp_path / "bin", "squeue", SQUEUE)
     stub(tmp_path / "bin", "scancel", f"printf x >{tmp_path}/sent")
-    assert bash(f"{call} || printf refused", tmp_path, LIBRARIES, plan="").stdout == "refused"
+    assert bash(f"step_ids() {{ REPLY='decode_0 7.1'; }}\n{call} || printf refused", tmp_path, LIBRARIES, plan="").stdout == "refused"
     assert not (tmp_path / "sent").exists()
 
 

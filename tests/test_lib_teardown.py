@@ -9,6 +9,7 @@ from jobs.running import ENDING, RUNNING, act, event, judge, shown
 from jobs.shell import stub
 
 QUIET = "set +eE\n"  # as the EXIT trap has it
+LISTED = 'step_ids() { REPLY="$(squeue 2>/dev/null)" || REPLY=""; }\n'  # Slurm's own words: test_lib_steps.py
 ALL = ["prefill_0", "decode_0", "atomesh_0", "bench", "eval"]
 STEPS = "".join(f"printf '%s\\n' '{name} 7.{number}'\n" for number, name in enumerate(ALL))
 NEVER = "drain() { SECONDS=$((SECONDS + 1)); }\n"  # no step ends, and time flies
@@ -73,7 +74,7 @@ if wait_steps {words}; then show ended; else show "still: ${{REPLY}}"; fi
 
 def test_each_step_gets_its_signal_once(tmp_path: Path) -> None:
     slurm(tmp_path)
-    text = """terminate_steps bench decode_0
+    text = LISTED + """terminate_steps bench decode_0
 terminate_steps bench decode_0
 terminate_steps bench decode_0 eval
 show "${!step_signalled[*]}\""""
@@ -85,7 +86,7 @@ show "${!step_signalled[*]}\""""
 @pytest.mark.parametrize(("squeue", "scancel"), [("exit 1", ""), ("printf ''", ""), ("printf 'bench\\n'", ""), ("printf 'benchx 7.1\\nextern 7.x\\n'", "")])
 def test_a_step_that_slurm_does_not_list_gets_its_signal_later(squeue: str, scancel: str, tmp_path: Path) -> None:
     slurm(tmp_path, squeue, scancel)
-    assert shown(act(tmp_path, 'terminate_steps bench; show "${#step_signalled[@]}"')) == ["0"]
+    assert shown(act(tmp_path, LISTED + 'terminate_steps bench; show "${#step_signalled[@]}"')) == ["0"]
     assert sent(tmp_path) == []
 
 
@@ -113,7 +114,7 @@ def test_stopping_what_has_ended_does_nothing(tmp_path: Path) -> None:
 
 def test_steps_that_end_when_they_are_told(tmp_path: Path) -> None:
     slurm(tmp_path, scancel="printf 'end\\tbench\\t143\\nend\\teval\\t0\\n' >q/events")
-    done = act(tmp_path, QUIET + 'SECONDS=0\nask_steps 20 bench eval\nshow "${step_code[bench]} ${step_code[eval]}"\n((SECONDS < 15)) || show late')
+    done = act(tmp_path, QUIET + LISTED + 'SECONDS=0\nask_steps 20 bench eval\nshow "${step_code[bench]} ${step_code[eval]}"\n((SECONDS < 15)) || show late')
     assert shown(done) == ["143 0"]
     assert sent(tmp_path) == ["--signal=TERM 7.3 7.4"]
     assert [line.partition(" ")[2] for line in done.stdout.splitlines() if not line.startswith("> ")] == ["stopping bench eval"]
@@ -121,7 +122,7 @@ def test_steps_that_end_when_they_are_told(tmp_path: Path) -> None:
 
 def test_a_step_that_does_not_end_is_killed_step_by_step(tmp_path: Path) -> None:
     slurm(tmp_path)
-    text = QUIET + NEVER + """kill_srun() { show "${SECONDS} srun $*"; }
+    text = QUIET + LISTED + NEVER + """kill_srun() { show "${SECONDS} srun $*"; }
 signal_steps() { show "${SECONDS} steps $*"; }
 step_code[eval]=0 SECONDS=0
 ask_steps 8 bench eval decode_0
@@ -151,7 +152,7 @@ show "${{#result_warnings[@]}}\""""
 
 def test_a_stop_is_broken_off_when_slurm_ends_the_job(tmp_path: Path) -> None:
     slurm(tmp_path)
-    text = QUIET + NEVER + "kill_srun() { show srun; }\nsignal_steps() { show steps; }\nSECONDS=0 teardown_signal=1\nask_steps 20 bench\n((SECONDS < 5)) || show late"
+    text = QUIET + LISTED + NEVER + "kill_srun() { show srun; }\nsignal_steps() { show steps; }\nSECONDS=0 teardown_signal=1\nask_steps 20 bench\n((SECONDS < 5)) || show late"
     assert shown(act(tmp_path, text, job=ENDING)) == []
     assert sent(tmp_path) == ["--signal=TERM 7.3"]
 
@@ -197,7 +198,7 @@ def test_the_cleaning_step(hosts: str, count: int, tmp_path: Path) -> None:
     argv = (tmp_path / "argv").read_text().splitlines()
     for word in ("--job-name=teardown", "--overlap", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1", f"--nodelist={hosts}", "--wait=0"):
         assert word in argv
-    assert argv[-6:] == ["-E", "-s", "-B", f"{tmp_path}/bundle/lib/node_clean.py", "7", "docker"]
+    assert argv[-7:] == ["-E", "-s", "-B", f"{tmp_path}/bundle/lib/node_clean.py", "7", "docker", "run7"]
     assert (tmp_path / "report").read_text() == "old\nin=\nerr\n"
 
 

@@ -272,3 +272,26 @@ def test_the_end_of_a_failed_steps_log_is_shown(tmp_path: Path) -> None:
     (tmp_path / "logs" / "bench.log").write_text("".join(f"line {n}\n" for n in range(30)) + "cut off")
     lines = act(tmp_path, "log_lines_of bench\nlog_lines_of absent").stdout.splitlines()
     assert [line.partition("   bench: ")[2] for line in lines] == [*(f"line {n}" for n in range(11, 30)), "cut off"]
+
+
+@pytest.mark.parametrize("second", ["end atomesh_0 0", "end decode_0 1", "fatal decode_0 boom", "lost prefill_0 nothing"])
+def test_what_happens_while_the_job_is_looked_at_is_not_lost(second: str, tmp_path: Path) -> None:
+    """A helper's end makes the job ask Slurm; a component that ends in that very moment must still end the job."""
+    kind, name, what = second.split()
+    text = event("end", "judge", "143") + event(kind, name, what) + "for ((i = 0; i < 8; i++)); do pump 0.3; done"
+    rc, result = judge(tmp_path, text, "router")
+    assert rc in (11, 13) and result["reason"].startswith(f"{name} on ")
+
+
+def test_the_end_of_the_client_in_its_phase_is_noted_once(tmp_path: Path) -> None:
+    text = event("end", "judge", "143") + event("end", "bench", "0") + """pump 1
+show "${step_code[bench]}"
+result_phase=eval
+pump 0.3
+show on"""
+    assert shown(act(tmp_path, text, "bench")) == ["0", "on"]
+
+
+def test_a_helper_that_was_told_to_end_is_no_news(tmp_path: Path) -> None:
+    text = "confirm_running() { show asked; }\nstart_helper watch sleep 30\nsleep 0.3\nend_task watch\nwhile [[ -z ${task_code[watch]:-} ]]; do pump 1; done"
+    assert shown(act(tmp_path, text)) == []

@@ -9,6 +9,7 @@ event_begun=''           # the part of a line that has been read so far
 stop_signal=''           # USR1 or TERM once that came
 declare -A task_pid=()   # background process by name, until its end was seen
 declare -A task_gone=()  # seen without its process and without its end
+declare -A task_told=()  # helpers that were told to end
 helper_pids=()           # all helpers ever started
 declare -A turn_fd=()    # the write end of a waiting step's standard input
 
@@ -83,6 +84,7 @@ find_lost_tasks() {
 start_helper() {
   local name="$1"
   shift
+  unset -v "task_told[${name}]"
   (
     stopped=''
     trap 'stopped=1' TERM INT
@@ -111,6 +113,7 @@ end_task() {
   local name="$1" pid="${task_pid[$1]:-}"
   [[ -n "${pid}" ]] || return 0
   unset -v "task_pid[${name}]"
+  task_told["${name}"]=1
   kill -TERM "${pid}" 2>/dev/null || :
 }
 

@@ -86,7 +86,7 @@ def missing_files(folder: str) -> str:
     """What a model folder lacks, '' if it is complete as far as its index tells."""
     try:
         names = ["config.json"] + weight_files(folder)
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:  # no JSON, or not of that shape
         return "{}/model.safetensors.index.json is broken: {}".format(folder, error)
     if len(names) == 1:
         return "{} holds no weights".format(folder)

@@ -3,7 +3,6 @@
 # Before anything loads: one step on all nodes at once, its report as a table, one address per node.
 
 readonly PREFLIGHT_LIMIT_S=300 # beside the wait for GPU memory and image pulls
-readonly CHECK_NAMES=(bundle tools image model mounts disk ports gpu_count gpu_memory cpus limits rdma containers)
 
 node_hosts=() # by plan index
 declare -A check_status=() # "host name" -> ok fail note skip
@@ -20,11 +19,6 @@ read_nodes() {
     fail 10 "nodes: the job has ${#node_hosts[@]} nodes, the plan needs ${PLAN_NODES} (was -N given to sbatch?)"
   fi
   ((${#node_hosts[@]} >= PLAN_NODES)) || fail 10 "nodes: ${#node_hosts[@]} nodes cannot hold the plan of ${PLAN_NODES}"
-}
-
-# True if the operator skips check NAME.
-check_skipped() {
-  [[ " ${SRTGEN_SKIP_CHECKS:-} " == *" $1 "* ]]
 }
 
 # Names that the job's submitter had to set; values are not looked at.
@@ -69,7 +63,7 @@ collect_check_arguments() {
     is_staged "${PLAN_IMAGE[${name}]}" || check_arguments+=("--image=${PLAN_IMAGE[${name}]}")
   done
   collect_staging_tools
-  for name in ${SRTGEN_SKIP_CHECKS:-}; do check_arguments+=("--skip=${name}"); done
+  for name in "${result_skipped[@]}"; do check_arguments+=("--skip=${name}"); done
   while read -r host line; do
     [[ -z "${host}" ]] || check_arguments+=("--node-cpus=${host}=${line}")
   done < <(sinfo --noheader --Node --nodes="${SLURM_JOB_NODELIST}" --format='%N %c' 2>/dev/null)
@@ -133,19 +127,19 @@ write_identity() {
 
 # Logs the table nodes x checks, then the texts that matter. Sets preflight_failure to the first failure.
 show_report() {
-  local host name line key names=("${CHECK_NAMES[@]}") item
-  for item in "${PLAN_PREFLIGHT_COMMANDS[@]}"; do names+=("${item%%$'\t'*}"); done
+  local host name line key
+  collect_check_names
   preflight_failure=''
   line='node'
-  for name in "${names[@]}"; do line+=" ${name}"; done
+  for name in "${check_names[@]}"; do line+=" ${name}"; done
   log "preflight: ${line}"
   for host in "${node_hosts[@]}"; do
     line="${host}"
-    for name in "${names[@]}"; do line+=" ${check_status["${host} ${name}"]:--}"; done
+    for name in "${check_names[@]}"; do line+=" ${check_status["${host} ${name}"]:--}"; done
     log "preflight: ${line}"
   done
   for host in "${node_hosts[@]}"; do
-    for name in "${names[@]}"; do
+    for name in "${check_names[@]}"; do
       key="${host} ${name}"
       case "${check_status["${key}"]:-}" in
         fail) note_failure "${name} on ${host}: ${check_text["${key}"]}" "${host}" ;;
@@ -174,7 +168,7 @@ check_pyxis() {
 }
 
 preflight() {
-  local report="${run_folder}/preflight" limit deadline=$((SECONDS + PREFLIGHT_LIMIT_S + PLAN_GPU_DRAIN_TIMEOUT_S))
+  local report="${run_folder}/preflight" deadline=$((SECONDS + PREFLIGHT_LIMIT_S + PLAN_GPU_DRAIN_TIMEOUT_S))
   ! keeps_containers || deadline=$((deadline + 1800))
   check_required_environment
   check_pyxis
@@ -190,7 +184,6 @@ preflight() {
   read_report "${report}"
   cp -- "${report}" "${job_folder}/logs/preflight.log" 2>/dev/null || :
   show_report
-  for limit in ${SRTGEN_SKIP_CHECKS:-}; do result_skipped+=("${limit}"); done
   ((${#result_modified[@]} == 0)) || warn "edited since generation: ${result_modified[*]}"
   [[ -z "${preflight_failure}" ]] || fail 10 "preflight: ${preflight_failure}" preflight "${preflight_node}"
   choose_addresses

@@ -23,6 +23,8 @@ source "${BUNDLE}/lib/steps.sh"
 source "${BUNDLE}/lib/container.sh"
 # shellcheck source=watch.sh
 source "${BUNDLE}/lib/watch.sh"
+# shellcheck source=checks.sh
+source "${BUNDLE}/lib/checks.sh"
 # shellcheck source=preflight.sh
 source "${BUNDLE}/lib/preflight.sh"
 # shellcheck source=stage.sh
@@ -138,6 +140,7 @@ main() {
   warn_about_overrides
   run_preamble
   choose_eval
+  read_skipped_checks
   read_nodes
   clean_killed_runs
 

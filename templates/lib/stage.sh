@@ -19,6 +19,7 @@ declare -A stage_words=() # host -> what it said last
 
 # Everything that the plan wants on the nodes, one after the other.
 stage_all() {
+  [[ "${STAGE_LIMIT_S}" =~ ^[1-9][0-9]{0,8}$ ]] || fail 10 "SRTGEN_STAGE_LIMIT_S: ${STAGE_LIMIT_S} is no number of seconds"
   stage_images
   stage_model
   prefetch_model

@@ -103,10 +103,11 @@ def checksums(items: List[Item]) -> Dict[str, str]:
         base = os.path.basename(item.name)
         if base.upper().startswith("SHA256SUM") or base.endswith(".sha256"):
             with open(item.path, encoding="utf-8", errors="replace") as stream:
+                own = base[: -len(".sha256")] if base.endswith(".sha256") else ""
                 for line in stream:
                     found = SUM_LINE.match(line.strip())
-                    if found:  # without a name: of the file that the sum's own is named after
-                        named = found.group(2) or base[: -len(".sha256")]
+                    named = found and (found.group(2) or own)  # without a name: of the file that this one is named after
+                    if found and named:
                         path = os.path.normpath(os.path.join(os.path.dirname(item.name), named))
                         sums[path] = found.group(1).lower()
     return sums

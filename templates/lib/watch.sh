@@ -51,7 +51,7 @@ drain() {
 note_end() {
   local name="$1" code="$2"
   if [[ -z "${step_role[${name}]:-}" ]]; then
-    ((code <= 128)) || confirm_running
+    ((code <= 128)) || [[ -n "${task_told[${name}]:-}" ]] || confirm_running
     task_code["${name}"]="${code}"
     return 0
   fi
@@ -119,14 +119,22 @@ step_cancelled() {
   [[ "$(tail -c 4096 -- "${job_folder}/logs/${name}.log" 2>/dev/null)" == *'*** STEP '*' CANCELLED AT '* ]]
 }
 
+# True if the event is the end of the client in its phase, or of a step that stages: who waits for it reads step_code.
+waited_for() {
+  [[ "${event_kind}" == end && ("${event_name}" == "${result_phase}" || "${step_role["${event_name}"]:-}" == stage) ]]
+}
+
 # Something ended unexpectedly. If Slurm is ending the whole job that is the reason, and its signal may come a moment later.
+# What else happens in that moment is put back into the queue; only the ends of what somebody waits for are noted.
 confirm_running() {
-  local name="${1:-}" ticks=2
+  local name="${1:-}" ticks=2 line held=()
   [[ -z "${name}" ]] || ! step_cancelled "${name}" || ticks=14
   for ((; ticks > 0; ticks--)); do
     [[ -z "${stop_signal}" ]] || stop_requested
     drain 0.15
+    [[ -z "${event_kind}" || "${event_kind}" == signal ]] || waited_for || held+=("${event_kind}"$'\t'"${event_name}"$'\t'"${event_text}")
   done
+  for line in "${held[@]}"; do printf '%s\n' "${line}" >&"${events_fd}"; done
   [[ -z "${stop_signal}" ]] || stop_requested
   read_job_state
   [[ "${job_state}" == RUNNING || -z "${job_state}" ]] || {

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from jobs.shell import LIB, bash, stub
 
-LIBRARIES = ["log", "result", "events", "steps", "container", "allocation", "single", "node_results", "watch", "preflight", "stage", "stage_image",
+LIBRARIES = ["log", "result", "events", "steps", "container", "allocation", "single", "node_results", "watch", "checks", "preflight", "stage", "stage_image",
              "weights", "addresses", "health_wait", "router", "jit", "client", "quality", "teardown"]
 SETUP = """show() { printf '> %s\\n' "$*"; }
-job_folder="${PWD}" run_folder="${PWD}/q" results_seen="${PWD}"
+job_folder="${PWD}" run_folder="${PWD}/q" results_seen="${PWD}" SRTGEN_RUN=run7
 rm -rf q; mkdir -p logs bench eval q bundle
 ln -sfn LIBDIR bundle/lib
 result_file=result.json

@@ -51,15 +51,15 @@ def planned(changes: str) -> str:
 def replaced(lines: Sequence[str], name: str, change: str) -> list[str]:
     """The lines with the definition of a constant (one line, or an array of several) replaced, or added."""
     out: list[str] = []
-    skipping = False
+    skipping, kind = False, "readonly"
     for line in lines:
         if skipping:
             skipping = line != ")"
         elif line.startswith((f"readonly {name}=", f"declare -rA {name}=")):
-            skipping = line.endswith("=(")
+            skipping, kind = line.endswith("=("), line.partition(f" {name}=")[0]
         else:
             out.append(line)
-    return [*out, f"readonly {change}"]
+    return [*out, f"{kind} {change}"]
 
 
 def parent_environment(**more: str) -> dict[str, str]:
