@@ -53,6 +53,24 @@ def test_a_plan_that_cannot_be(env: dict[str, str], said: str) -> None:
     assert str(failed.value) == said
 
 
+CONCURRENCIES = [({}, 16), ({"EVAL_CONC": "64 128"}, 16), ({"EVAL_CONC": "3", "EVAL_CONCURRENCY": "9"}, 9), ({"EVAL_CONC": ""}, 16)]
+
+
+@pytest.mark.parametrize(("env", "concurrency"), CONCURRENCIES)
+def test_to_a_command_of_the_recipes_own_the_concurrency_is_text(env: dict[str, str], concurrency: int) -> None:
+    given = {"EVAL_MODEL": "org/m", "SLURM_JOB_ID": "7"}
+    found = eval_plan.load_command({**given, **env})
+    assert (found.model, found.concurrency, found.work) == ("org/m", concurrency, Path("/tmp/srtgen-7/eval"))
+    assert found == eval_plan.load({**given, **{name: value for name, value in env.items() if name != "EVAL_CONC"}})
+
+
+def test_the_rest_of_a_commands_plan_is_read_as_strictly() -> None:
+    with pytest.raises(EvalError, match="is not a whole number: 'many'"):
+        eval_plan.load_command({"EVAL_CONCURRENCY": "many", "EVAL_CONC": "5"})
+    with pytest.raises(EvalError, match="EVAL_CONC is not a whole number"):
+        eval_plan.load({"EVAL_CONC": "64 128"})
+
+
 def test_parts_of_a_plan() -> None:
     assert [eval_plan._whole({"X": text}, "X", "7") for text in ("3", "")] == [3, 7] and eval_plan._whole({}, "X") is None
     assert (eval_plan._json({"X": '{"a": 1}'}, "X"), eval_plan._json({"X": ""}, "X")) == ({"a": 1}, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -180,3 +181,48 @@ def test_main_of_node_clean_removes_the_work_folder(runtime: str, asked: bool, p
     node_clean.main(job, runtime, job, [])
     assert not work.exists() and (tmp_path / "calls").exists() == asked
     node_clean.main(job, runtime, job, [])
+
+
+def shared_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> Path:
+    """A folder in the place of /tmp/srtgen-jit."""
+    found = node_clean.glob.glob
+    monkeypatch.setattr(node_clean.glob, "glob", lambda pattern: found(f"{tmp_path}{pattern}"))
+    folder = tmp_path / "tmp" / "srtgen-jit"
+    folder.mkdir(parents=True)
+    for name in names:
+        (folder / f"{name}.lock").touch()
+        (folder / name / "triton").mkdir(parents=True)
+    return folder
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_remove_jit_folders_leaves_what_a_worker_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock is that of an open file: jit_role.sh's server holds it to its end, whatever end that is."""
+    folder = shared_tmp(tmp_path, monkeypatch, "0", "1", "2")
+    with open(folder / "1.lock") as server:
+        fcntl.flock(server, fcntl.LOCK_EX)
+        node_clean.remove_jit_folders()
+        assert left(folder) == ["1", "1.lock"] and left(folder / "1") == ["triton"]
+    node_clean.remove_jit_folders()
+    assert not folder.exists()
+    node_clean.remove_jit_folders()
+
+
+def test_remove_jit_folders_removes_no_more_than_what_has_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = shared_tmp(tmp_path, monkeypatch, "0", "1")
+    (folder / "notes").mkdir()
+    (folder / "1.lock").unlink()
+    (folder / "2.lock").mkdir()  # no lock of ours, and no reason to stop
+    node_clean.remove_jit_folders()
+    assert left(folder) == ["1", "2.lock", "notes"]
+    assert left(tmp_path / "tmp") == ["srtgen-jit"]
+
+
+def test_remove_jit_folders_removes_a_lock_whose_worker_made_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = shared_tmp(tmp_path, monkeypatch)
+    (folder / "0.lock").touch()
+    node_clean.remove_jit_folders()
+    assert not folder.exists()

@@ -167,3 +167,110 @@ def test_servers_are_judged_before_a_failed_evaluation_is(tmp_path: Path) -> Non
     done = act(tmp_path, NO_SERVER + "pump() { SECONDS=$((SECONDS + 1)); }\nrun_eval", "eval")
     assert done.returncode == 22 and "> judged\n" in done.stdout
     assert done.stdout.index("> judged") < done.stdout.index("FAILED (22)")
+
+
+PROBES = [("new/er", "yes"), ("a b'c", "yes"), ("file", "no"), ("file/x", "no"), ("/proc/self/x", "no"), ("", "no"), ("-p", "yes")]
+
+
+@pytest.mark.parametrize(("folder", "can"), PROBES)
+def test_whether_a_folder_takes_files(folder: str, can: str, tmp_path: Path) -> None:
+    text = f'printf kept >file\nif can_write "{folder}"; then show yes; else show no; fi\nls -A "{folder or "."}" | grep -c srtgen >count || :'
+    assert shown(act(tmp_path, f"exec 2>/dev/null\n{text}")) == [can]
+    assert ((tmp_path / "file").read_text(), (tmp_path / "count").read_text()) == ("kept", "0\n")
+    assert (tmp_path / folder).is_dir() or can == "no"
+
+
+def test_a_full_file_system_takes_no_files(tmp_path: Path) -> None:
+    text = "ln -s /dev/full full/.srtgen-7\nif can_write full; then show yes; else show no; fi"
+    assert shown(act(tmp_path, f"mkdir full\n{text}")) == ["no"]
+
+
+NAMES = ("SRTGEN_LM_EVAL_RESULT_DIR", "SRTCTL_LM_EVAL_RESULT_DIR")
+FOLDERS = [
+    ("only", {}, []),
+    ("only", {NAMES[0]: "", NAMES[1]: ""}, []),
+    ("off", {NAMES[0]: "{t}/file/x"}, []),
+    ("only", {NAMES[0]: "{t}/a b/c"}, ["{t}/a b/c"]),
+    ("after_benchmark", {NAMES[1]: "{t}/a", NAMES[0]: "{t}/b"}, ["{t}/b", "{t}/a"]),
+    ("only", {NAMES[0]: "a", "SLURM_SUBMIT_DIR": "{t}/home"}, ["{t}/home/a"]),
+    ("only", {NAMES[0]: "a"}, ["{t}/bundle/a"]),
+    ("only", {NAMES[0]: "{t}/file/x", "SRTGEN_SKIP_CHECKS": "ports mounts"}, ["{t}/file/x"]),
+]
+
+
+@pytest.mark.parametrize(("mode", "env", "folders"), FOLDERS)
+def test_where_the_operator_wants_the_results(mode: str, env: dict[str, str], folders: list[str], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    text = f'eval_mode={mode}\nread_skipped_checks\ncheck_eval_folders\n((${{#eval_folders[@]}} == 0)) || printf "> %s\\n" "${{eval_folders[@]}}"'
+    found = shown(act(tmp_path, text, "preflight", env={name: value.format(t=tmp_path) for name, value in env.items()}))
+    assert found == [folder.format(t=tmp_path) for folder in folders]
+    assert all(Path(folder).is_dir() for folder in found) or "SRTGEN_SKIP_CHECKS" in env
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_folder_for_the_results_that_takes_no_files(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    rc, result = judge(tmp_path, "eval_mode=only\ncheck_eval_folders", "preflight", env={name: f"{tmp_path}/file/x"})
+    assert (rc, result["reason"]) == (10, f"preflight: mounts: {name}: cannot write into {tmp_path}/file/x")
+
+
+SCORED = ["results_1.json", "samples_gsm8k.jsonl", "sample.jsonl", "meta_env.json"]
+NOT_SCORED = ["verdict.json", "venv.json", "results.txt", "results_x"]
+
+
+@pytest.mark.parametrize("folders", [[], ["a"], ["a", "b c"], ["a", "a"]])
+def test_what_was_scored_is_copied(folders: list[str], tmp_path: Path) -> None:
+    (tmp_path / "eval").mkdir()
+    for name in SCORED + NOT_SCORED:
+        (tmp_path / "eval" / name).write_text(name)
+    for folder in folders:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "meta_env.json").write_text("of the last job")
+    words = " ".join(f"'{folder}'" for folder in folders)
+    done = act(tmp_path, f"mkdir eval/results_y.json\neval_folders=({words})\nexport_eval_results; show on", "eval")
+    assert shown(done) == ["on"]
+    assert [line.partition(" ")[2] for line in done.stdout.splitlines() if "copied" in line] == [f"evaluation: results copied to {f}" for f in folders]
+    for folder in folders:
+        assert {path.name: path.read_text() for path in (tmp_path / folder).iterdir()} == {name: name for name in SCORED}
+
+
+def test_nothing_that_was_scored_is_no_fault(tmp_path: Path) -> None:
+    assert shown(act(tmp_path, "mkdir a\neval_folders=(a)\nexport_eval_results; show on", "eval")) == ["on"]
+    assert list((tmp_path / "a").iterdir()) == []
+
+
+COPYING = "evaluation: its results could not be copied: "
+COPY_FAILED = COPYING + "cp: cannot create regular file 'gone/': Not a directory"
+COPIES = [("0", 22, COPY_FAILED, []), ("23", 23, "evaluation: its step ended with exit code 23 in phase eval", [COPY_FAILED])]
+
+
+def test_results_that_cannot_be_copied(tmp_path: Path) -> None:
+    text = "printf x >eval/results_1.json\neval_folders=(gone)\nif export_eval_results; then show copied; else show \"${REPLY}\"; fi"
+    assert shown(act(tmp_path, text, "eval")) == [COPY_FAILED.removeprefix(COPYING)]
+
+
+@pytest.mark.parametrize(("code", "rc", "reason", "warnings"), COPIES)
+def test_a_failed_evaluation_goes_before_results_that_cannot_be_copied(code: str, rc: int, reason: str, warnings: list[str], tmp_path: Path) -> None:
+    text = f"""printf x >eval/results_1.json
+eval_folders=(gone)
+pump() {{ SECONDS=$((SECONDS + 1)); }}
+judge_servers() {{ :; }}
+open_turn eval q
+step_code[eval]={code}
+run_eval"""
+    ended, result = judge(tmp_path, text, "eval")
+    assert (ended, result["reason"], result["warnings"]) == (rc, reason, warnings)
+
+
+STARTED = [("off", {}, "", []), ("only", {}, "", ["eval bench 1 eval/run.sh 0 1", "KEPT"]),
+           ("after_benchmark", {"A": "x y", "B": ""}, "A B C", ["eval bench 1 eval/run.sh 0 1", "KEPT A B"])]
+
+
+@pytest.mark.parametrize(("mode", "env", "names", "started"), STARTED)
+def test_the_step_of_the_evaluation(mode: str, env: dict[str, str], names: str, started: list[str], tmp_path: Path) -> None:
+    """Its container gets the variables that are set, empty ones too, by name."""
+    text = f"""start_step() {{ show "$*"; show "${{export_names[*]}}"; }}
+export_names=(KEPT) eval_mode={mode}
+start_eval"""
+    plan = f"PLAN_BENCH_NODE=1\nPLAN_EVAL_PASS_ENV=({names})"
+    assert shown(act(tmp_path, text, plan=plan, env=env)) == started

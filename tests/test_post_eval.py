@@ -64,3 +64,32 @@ def test_forced_acceptance_excludes_it() -> None:
     with pytest.raises(RecipeError) as raised:
         from_text(text, None, *forced)
     assert any(problem.code == "forced-acceptance" for problem in raised.value.problems)
+
+
+EVAL = "eval: {thresholds: {gsm8k: {'exact_match,strict-match': 0.9}}}\n"
+ROWS = {"22": "| 22 | evaluation failed |", "23": "| 23 | evaluation below its threshold |"}
+OFF = " (`RUN_EVAL=1` at submission starts it)"
+READMES = [
+    ("", [], ""),
+    (COMMAND, ["22"], f"- the evaluation command{OFF} ends with another code than 0 (22)"),
+    (EVAL, ["22", "23"], f"- the evaluation{OFF} cannot be prepared or fails (22), or a score is below its threshold (23)"),
+    (EVAL.replace("{", "{run: only, ", 1), ["22", "23"], "- the evaluation cannot be prepared or fails (22), or a score is below its threshold (23)"),
+]
+
+
+@pytest.mark.parametrize(("more", "codes", "failure"), READMES)
+def test_exit_codes_of_the_evaluation_in_the_bundles_readme(more: str, codes: list[str], failure: str) -> None:
+    """Exit codes that the bundle can't end with are not in its table."""
+    lines = from_text(smoke(more)).files["README.md"].content.decode().splitlines()
+    start = lines.index("| exit code | meaning |")
+    table = [line.split(" | ")[0][2:] for line in lines[start + 2: lines.index("", start)]]
+    assert table == ["0", *"10 11 12 13 14 15 20 21".split(), *codes, "70", "124", "143"]
+    assert {ROWS[code] for code in codes} <= set(lines)
+    assert [line for line in lines if "evaluation" in line and line.startswith("- ")] == ([failure] if failure else [])
+
+
+def test_a_recipe_that_only_evaluates_needs_no_variable() -> None:
+    """The benchmark is the evaluation, whatever `eval.run` says."""
+    recipe, _, _ = smoke().partition("\nbenchmark:")
+    text = from_text(f"{recipe}\nbenchmark: {{type: lm-eval}}\n{EVAL}").files["README.md"].content.decode()
+    assert "- the evaluation cannot be prepared or fails (22)" in text and "RUN_EVAL" not in text

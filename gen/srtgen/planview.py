@@ -6,6 +6,7 @@ import re
 from typing import Any, Iterable, Mapping
 
 from srtgen import environment, manifest, words
+from srtgen.evaluation import Evaluation
 from srtgen.plan import Plan, Process, address
 from srtgen.topology import idle_gpus, on_node, ranges
 from srtgen.words import Part, Shell, Var, Word, word
@@ -155,4 +156,14 @@ def failures(plan: Plan) -> list[str]:
         ]
     elif bench.type == "custom":
         said.append("the command ends with another code than 0 (20)")
+    if plan.evaluation:
+        said.append(_evaluation_failures(plan.evaluation, bench.type))
     return said
+
+
+def _evaluation_failures(evaluation: Evaluation, benchmark: str) -> str:
+    """Of a command of the recipe's own only the exit code is judged, so that it is never below a threshold."""
+    when = " (`RUN_EVAL=1` at submission starts it)" if evaluation.run == "off" and benchmark != "lm-eval" else ""
+    if evaluation.command:
+        return f"the evaluation command{when} ends with another code than 0 (22)"
+    return f"the evaluation{when} cannot be prepared or fails (22), or a score is below its threshold (23)"

@@ -38,6 +38,8 @@ def readme_view(plan: Plan, findings: tuple[Problem, ...], single: bool = False)
     said = [_finding(f) for f in findings]
     return {
         "single": single,
+        "evaluation": plan.evaluation is not None,
+        "threshold": plan.evaluation is not None and not plan.evaluation.command,
         "name": words.md(plan.recipe.name),
         "served": words.code(plan.served.name),
         "facts": words.table(("", ""), facts),
