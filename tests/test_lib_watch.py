@@ -295,3 +295,10 @@ show on"""
 def test_a_helper_that_was_told_to_end_is_no_news(tmp_path: Path) -> None:
     text = "confirm_running() { show asked; }\nstart_helper watch sleep 30\nsleep 0.3\nend_task watch\nwhile [[ -z ${task_code[watch]:-} ]]; do pump 1; done"
     assert shown(act(tmp_path, text)) == []
+
+
+@pytest.mark.parametrize(("kind", "name", "waited"), [
+    ("end", "bench", True), ("end", "stage_model", True), ("end", "decode_0", False), ("end", "router", False), ("fatal", "bench", False), ("", "", False)])
+def test_whose_end_somebody_waits_for(kind: str, name: str, waited: bool, tmp_path: Path) -> None:
+    text = f"step_role[stage_model]=stage\nevent_kind='{kind}' event_name='{name}'\nif waited_for; then show yes; else show no; fi"
+    assert shown(act(tmp_path, text, "bench")) == ["yes" if waited else "no"]
