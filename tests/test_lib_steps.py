@@ -334,3 +334,21 @@ def test_each_name_is_exported_once_if_it_is_set(plan: str, env: dict[str, str],
 def test_a_role_without_options_of_its_own(tmp_path: Path) -> None:
     words = argv(tmp_path, "PLAN_SRUN_OPTIONS=(--mem=0)", "srun_argv agg_0 agg n1")
     assert words[-1] == "--mem=0" and "--nodelist=n1" in words
+
+
+# What Slurm says that the job was submitted with, the hosts it has, and what keeps a step on n1.
+NODE_LISTS = [("ReqNodeList=(null)", "n0 n1 n2", ["--nodelist=n1"]), ("ReqNodeList=n[0-2]", "n0 n1 n2", ["--nodelist=n1"]), ("", "n0 n1", ["--nodelist=n1"]),
+              ("ReqNodeList=n1", "n0 n1 n2", ["--nodelist=n1", "--exclude=n0,n2"]), ("ReqNodeList=n1", "n1", ["--nodelist=n1"])]
+
+
+@pytest.mark.parametrize(("asked", "hosts", "words"), NODE_LISTS)
+def test_a_step_stays_on_its_node(asked: str, hosts: str, words: list[str], tmp_path: Path) -> None:
+    """Slurm 24.11 runs a step with the job's own --nodelist anywhere in the job."""
+    stub(tmp_path / "bin", "scontrol", 'case "$3" in n1) echo n1 ;; "n[0-2]") printf "%s\\n" n0 n1 n2 ;; *) exit 3 ;; esac')
+    text = f"job_text='   JobState=RUNNING\n   {asked} ExcNodeList=(null)\n   NodeList=n[0-2]'\nread_loose_hosts {hosts}\nbind_step n1\nprintf '%s\\n' \"${{node_options[@]}}\""
+    assert bash(text, tmp_path, LIBRARIES, plan="").stdout.splitlines() == words
+
+
+def test_a_step_on_several_nodes_stays_there(tmp_path: Path) -> None:
+    text = "loose_hosts=(n0 n1 n2 n3)\nbind_step n1,n3\nprintf '%s\\n' \"${node_options[@]}\""
+    assert bash(text, tmp_path, LIBRARIES, plan="").stdout.splitlines() == ["--nodelist=n1,n3", "--exclude=n0,n2"]

@@ -42,20 +42,24 @@ enter_allocation() {
 
 # Starts the story and stays until it ends; exits with its code.
 start_story() {
-  local nodes='' folder script child code=0 control='' stopped=0
+  local nodes='' first folder script child code=0 control='' stopped=0 node_options
   [[ "${job_text}" == *'JobState=RUNNING '* ]] || refuse "allocation ${SLURM_JOB_ID} is not running"
   [[ ! "${job_text}" =~ [[:space:]]NodeList=([^[:space:]]+) ]] || nodes="${BASH_REMATCH[1]}"
   nodes="$(scontrol show hostnames "${nodes}")" || refuse "allocation ${SLURM_JOB_ID} has no nodes"
+  first="${nodes%%$'\n'*}"
+  # shellcheck disable=SC2086  # a list of hosts
+  read_loose_hosts ${nodes}
+  bind_step "${first}"
   script="${BUNDLE}/run.sbatch"
   ! is_single || script="${BUNDLE}.sbatch"
   unset SLURM_EXPORT_ENV # else the step loses its environment
   export SRTGEN_IN_ALLOCATION=1 SRTGEN_BUNDLE_DIR="${BUNDLE}"
-  ! is_single || send_to_first "${nodes%%$'\n'*}" "${script}"
+  ! is_single || send_to_first "${first}" "${script}"
   folder="$(mktemp -d)"
   mkfifo -- "${folder}/control"
   trap 'hand_on' INT TERM HUP
   set -m # a process group of its own: a terminal's signals are for this shell alone
-  srun --job-name=srtgen --overlap --nodes=1 --ntasks=1 "--nodelist=${nodes%%$'\n'*}" --wait=0 --mpi=none --chdir=/ \
+  srun --job-name=srtgen --overlap --nodes=1 --ntasks=1 "${node_options[@]}" --wait=0 --mpi=none --chdir=/ \
     --export=ALL bash -c "${STORY}" srtgen "${script}" <"${folder}/control" &
   child=$!
   set +m
@@ -66,15 +70,16 @@ start_story() {
   # A signal ends a wait, not the step, whose code bash keeps.
   while wait "${child}" || (($? > 128)) && kill -0 "${child}" 2>/dev/null; do :; done
   wait "${child}" || code=$?
-  ((code != 0)) || check_node_lives
+  ((code > 1)) || check_node_lives # 1 is srun's own, no code of a run
   exit "${code}"
 }
 
 # A script that carries its bundle is seen here only: HOST gets a copy at PATH.
 send_to_first() {
-  local host="$1" path="$2"
+  local host="$1" path="$2" node_options
+  bind_step "${host}"
   # shellcheck disable=SC2016  # expands on the node
-  srun --job-name=bundle --overlap --nodes=1 --ntasks=1 "--nodelist=${host}" --mpi=none --chdir=/ --export=ALL \
+  srun --job-name=bundle --overlap --nodes=1 --ntasks=1 "${node_options[@]}" --mpi=none --chdir=/ --export=ALL \
     bash -c 'umask 077; cat >"$1"' srtgen "${path}" <"${SINGLE_FILE}" || refuse "the script cannot be copied to ${host}"
 }
 
@@ -85,7 +90,7 @@ hand_on() {
   [[ -z "${control}" ]] || { printf 'stop\n' >&"${control}"; } 2>/dev/null || :
 }
 
-# srun ends with 0 when its node dies; then Slurm ends the allocation too.
+# srun ends with 0, since Slurm 24 with 1, when its node dies; then Slurm ends the allocation too.
 check_node_lives() {
   local state
   state="$(squeue --noheader "--jobs=${SLURM_JOB_ID}" --format=%T 2>/dev/null)" || state=''

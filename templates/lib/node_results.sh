@@ -38,9 +38,10 @@ send_identity() {
 
 # Runs results_tar.py with ARGUMENTS on HOST.
 on_node() {
-  local host="$1"
+  local host="$1" node_options
   shift
-  timeout -k 1 30 srun --job-name=results --overlap --nodes=1 --ntasks=1 "--nodelist=${host}" --wait=0 --mpi=none --chdir=/ \
+  bind_step "${host}"
+  timeout -k 1 30 srun --job-name=results --overlap --nodes=1 --ntasks=1 "${node_options[@]}" --wait=0 --mpi=none --chdir=/ \
     --export=ALL python3 -E -s -B "${BUNDLE}/lib/results_tar.py" "$@"
 }
 

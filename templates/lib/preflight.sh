@@ -13,6 +13,7 @@ declare -A node_facts=()   # host -> JSON members
 # Reads the allocation into node_hosts; the count must be the plan's whatever sbatch was told.
 read_nodes() {
   mapfile -t node_hosts < <(scontrol show hostnames "${SLURM_JOB_NODELIST}")
+  read_loose_hosts "${node_hosts[@]}"
   trim_allocation
   if ((${#node_hosts[@]} != PLAN_NODES)) && ! check_skipped nodes; then
     ((allocation == 0)) || fail 10 "nodes: the allocation has ${#node_hosts[@]} nodes, the plan needs ${PLAN_NODES}"
@@ -77,10 +78,11 @@ collect_check_arguments() {
 
 # The step itself, in the background: its report goes to the batch node's own disk.
 run_preflight() {
-  local report="$1" IFS=,
+  local report="$1" node_options IFS=,
+  bind_step "${node_hosts[*]}"
   local argv=(
     srun --job-name=preflight --overlap "--nodes=${#node_hosts[@]}" "--ntasks=${#node_hosts[@]}" --ntasks-per-node=1
-    "--nodelist=${node_hosts[*]}" --kill-on-bad-exit=0 --wait=0 --mpi=none --chdir=/ --export=ALL
+    "${node_options[@]}" --kill-on-bad-exit=0 --wait=0 --mpi=none --chdir=/ --export=ALL
   )
   [[ -z "${PLAN_CPUS_PER_TASK:-${SLURM_CPUS_PER_TASK:-}}" ]] ||
     argv+=("--cpus-per-task=${PLAN_CPUS_PER_TASK:-${SLURM_CPUS_PER_TASK}}")

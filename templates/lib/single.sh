@@ -65,10 +65,11 @@ check_sbcast() {
 
 # The step that unpacks the bundle on the other nodes and removes it when the job is over.
 run_keepers() {
-  local jobs IFS=,
+  local jobs node_options IFS=,
+  bind_step "${keeper_hosts[*]}"
   jobs="$(own_jobs 2>/dev/null)" || jobs=all
   srun --job-name=bundle --overlap "--nodes=${#keeper_hosts[@]}" "--ntasks=${#keeper_hosts[@]}" --ntasks-per-node=1 \
-    "--nodelist=${keeper_hosts[*]}" --kill-on-bad-exit=0 --wait=0 --mpi=none --chdir=/ --export=ALL \
+    "${node_options[@]}" --kill-on-bad-exit=0 --wait=0 --mpi=none --chdir=/ --export=ALL \
     bash -c "$(<"${BUNDLE}/lib/keeper.sh")" keeper keep "${BUNDLE}" "${BUNDLE_SHA256}" "${UNPACK}" "${jobs}" \
     <"${run_folder}/turn_keeper" >"$1" 2>&1
 }
@@ -114,9 +115,10 @@ leave_nodes() {
 
 # Removes what sbcast brought when no keeper came to do it.
 drop_copies() {
-  local IFS=,
+  local node_options IFS=,
+  bind_step "${keeper_hosts[*]}"
   timeout -k 1 15 srun --job-name=bundle --overlap "--nodes=${#keeper_hosts[@]}" "--ntasks=${#keeper_hosts[@]}" --ntasks-per-node=1 \
-    "--nodelist=${keeper_hosts[*]}" --wait=0 --mpi=none --chdir=/ --export=ALL rm -f -- "${BUNDLE}.sbatch" </dev/null >/dev/null 2>&1 ||
+    "${node_options[@]}" --wait=0 --mpi=none --chdir=/ --export=ALL rm -f -- "${BUNDLE}.sbatch" </dev/null >/dev/null 2>&1 ||
     warn "could not remove ${BUNDLE}.sbatch from ${keeper_hosts[*]}"
 }
 

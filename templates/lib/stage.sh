@@ -70,10 +70,11 @@ stage_step() {
 
 # Sets argv to srun with the options of step NAME on HOSTS; task numbers follow the order of the nodes.
 stage_argv() {
-  local name="$1" hosts="$2" count="${#stage_hosts[@]}"
+  local name="$1" hosts="$2" count="${#stage_hosts[@]}" node_options
+  bind_step "${hosts}"
   argv=(
     srun "--job-name=${name}" --overlap "--nodes=${count}" "--ntasks=${count}" --ntasks-per-node=1
-    "--nodelist=${hosts}" --distribution=block --kill-on-bad-exit=1 --wait=0 --mpi=none --chdir=/ --export=ALL
+    "${node_options[@]}" --distribution=block --kill-on-bad-exit=1 --wait=0 --mpi=none --chdir=/ --export=ALL
     --label "--output=${job_folder}/logs/${name}.log" --open-mode=append
   )
   [[ -z "${PLAN_CPUS_PER_TASK:-${SLURM_CPUS_PER_TASK:-}}" ]] ||

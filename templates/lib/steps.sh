@@ -6,6 +6,28 @@ declare -A step_role=()  # name -> prefill decode agg atomesh bench eval stage
 declare -A step_host=()
 declare -A step_code=()  # steps that have ended
 steps=()                 # names in the order of their start
+loose_hosts=()           # hosts of the job among which Slurm may choose by itself
+
+# Slurm 24.11 takes a step's --nodelist that is the job's own for "any node of the job", and gives a job that was
+# submitted with fewer names than nodes (sbatch -N2 --nodelist=a) steps on other nodes than asked for.
+# Sets loose_hosts to the job's HOSTS if this is such a job.
+read_loose_hosts() {
+  local asked=()
+  loose_hosts=()
+  [[ "${job_text:-}" =~ [[:space:]]ReqNodeList=([^[:space:]]+) && "${BASH_REMATCH[1]}" != '(null)' ]] || return 0
+  mapfile -t asked < <(scontrol show hostnames "${BASH_REMATCH[1]}")
+  ((${#asked[@]} >= $#)) || loose_hosts=("$@")
+}
+
+# Sets node_options to the words of srun that keep a step on HOSTS (by comma).
+bind_step() {
+  local hosts="$1" host others=() IFS=,
+  node_options=("--nodelist=${hosts}")
+  for host in "${loose_hosts[@]}"; do
+    [[ ",${hosts}," == *",${host},"* ]] || others+=("${host}")
+  done
+  ((${#others[@]} == 0)) || node_options+=("--exclude=${others[*]}")
+}
 
 # Names of variables that a step in a container may see; values never stand on a command line.
 # Sets the list export_names.
@@ -26,18 +48,19 @@ collect_export_names() {
 
 # Sets step_argv to srun with all options of step NAME of ROLE on HOST, without a command.
 srun_argv() {
-  local name="$1" role="$2" host="$3" role_options=() IFS=,
+  local name="$1" role="$2" host="$3" role_options=() node_options IFS=,
   if declare -p "PLAN_SRUN_OPTIONS_${role}" >/dev/null 2>&1; then
     local -n planned="PLAN_SRUN_OPTIONS_${role}"
     role_options=("${planned[@]}")
   fi
+  bind_step "${host}"
   step_argv=(
     srun
     "--job-name=${name}"
     --overlap
     --nodes=1
     --ntasks=1
-    "--nodelist=${host}"
+    "${node_options[@]}"
     --kill-on-bad-exit=1
     --wait=0 # a site's WaitTime must not end a step
     --mpi=none

@@ -127,10 +127,11 @@ clean_nodes() {
 
 # The cleaning step on HOSTS (comma separated).
 clean_hosts() {
-  local hosts="$1" report="$2" names
+  local hosts="$1" report="$2" names node_options
+  bind_step "${hosts}"
   IFS=, read -r -a names <<<"${hosts}"
   timeout -k 2 12 srun --job-name=teardown --overlap "--nodes=${#names[@]}" "--ntasks=${#names[@]}" --ntasks-per-node=1 \
-    "--nodelist=${hosts}" --wait=0 --mpi=none --chdir=/ --export=ALL \
+    "${node_options[@]}" --wait=0 --mpi=none --chdir=/ --export=ALL \
     python3 -E -s -B "${BUNDLE}/lib/node_clean.py" "${SLURM_JOB_ID}" "${PLAN_RUNTIME}" "${SRTGEN_RUN}" "${engine_options[@]}" \
     </dev/null >>"${report}" 2>&1
 }
