@@ -12,7 +12,7 @@ from jobs.shell import LIB, bash, stub
 LIBRARIES = ["log", "result", "events", "steps", "container", "allocation", "single", "node_results", "watch", "checks", "preflight", "stage", "stage_image",
              "weights", "addresses", "health_wait", "router", "jit", "client", "quality", "teardown"]
 SETUP = """show() { printf '> %s\\n' "$*"; }
-job_folder="${PWD}" run_folder="${PWD}/q" results_seen="${PWD}" SRTGEN_RUN=run7
+job_folder="${PWD}" run_folder="${PWD}/q" results_seen="${PWD}" SRTGEN_RUN="${SRTGEN_RUN:-run7}"
 rm -rf q; mkdir -p logs bench eval q bundle
 ln -sfn LIBDIR bundle/lib
 result_file=result.json
