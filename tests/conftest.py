@@ -9,11 +9,17 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import signal
+
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from golden_file import BundleFile, InvalidFile
 from jobs_runner import outcome  # noqa: F401  (the fixture of the modules that run jobs)
+
+
+# Who starts the suite with nohup makes all of its processes deaf to a signal that tests send.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture
