@@ -9,8 +9,6 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import signal
-
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
