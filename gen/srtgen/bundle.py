@@ -163,9 +163,13 @@ def _replace(out: Path, path: str, file: File) -> None:
     temporary = f"{folder}/.{name}.srtgen-{os.getpid()}"
     try:
         descriptor = _create(temporary, folder)
-        with open(descriptor, "wb") as stream:
-            stream.write(file.content)
+        try:
+            left = memoryview(file.content)
+            while left:
+                left = left[os.write(descriptor, left) :]
             os.fchmod(descriptor, mode)
+        finally:
+            os.close(descriptor)
         os.replace(temporary, target)
     except BaseException:
         with suppress(OSError):

@@ -45,6 +45,9 @@ class _Commands(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in COMMANDS and args[0] not in ("-h", "--help", "--version"):
             args = [DEFAULT, *args]
+        # click looks for -o among the long options first and words its miss, for which it loads difflib and locale.
+        end = args.index("--") if "--" in args else len(args)
+        args = ["--output" if word == "-o" else word for word in args[:end]] + args[end:]
         return super().parse_args(ctx, args)
 
 
