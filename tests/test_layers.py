@@ -14,7 +14,7 @@ from shipped import ROOT, TEMPLATES
 PACKAGE = ROOT / "gen" / "srtgen"
 MODULES = {p.relative_to(PACKAGE).as_posix(): ast.parse(p.read_text(), str(p)) for p in sorted(PACKAGE.rglob("*.py"))}
 # Only these see files, the environment, processes, or print: commands, what they share, and what reads or writes bundles.
-WORLDLY = re.compile(r"commands/.*|(cli|console|options|bundle|folders|many|outcomes|resources|__main__)\.py")
+WORLDLY = re.compile(r"commands/.*|(cli|compiled|console|options|bundle|folders|many|outcomes|resources|__main__)\.py")
 FOREIGN = frozenset({"os", "time", "datetime", "subprocess", "socket", "shutil", "tempfile", "random", "platform", "getpass", "glob", "fcntl", "threading", "locale", "uuid", "secrets", "urllib", "http"})
 CALLS = frozenset({"print", "open", "input", "exec", "eval", "__import__"})
 METHODS = frozenset({"read_text", "read_bytes", "write_text", "write_bytes", "unlink", "mkdir", "getenv"})

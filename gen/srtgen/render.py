@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from srtgen import evaluation, manifest, resources, words
 from srtgen.adapters import RUNTIMES
 from srtgen.bench import COMMAND_FILE
+from srtgen.compiled import Compiled
 from srtgen.errors import Problem
 from srtgen.manifest import File, Input
 from srtgen.plan import Plan
@@ -58,6 +59,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
         autoescape=False,
+        bytecode_cache=Compiled(),
         optimized=False,  # a template is printed once: folding its constants costs more than it saves
     )
     environment.globals.clear()
