@@ -16,8 +16,10 @@ from golden_file import BundleFile, InvalidFile
 from jobs_runner import outcome  # noqa: F401  (the fixture of the modules that run jobs)
 
 
-# Who starts the suite with nohup makes all of its processes deaf to a signal that tests send.
+# Who starts the suite with nohup, or in the background, makes its processes deaf to signals that tests send.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @pytest.fixture
