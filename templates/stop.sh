@@ -9,6 +9,10 @@ BUNDLE="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)"
 readonly BUNDLE
 # shellcheck source-path=SCRIPTDIR source=lib/operate.sh
 . "${BUNDLE}/lib/operate.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/steps.sh
+. "${BUNDLE}/lib/steps.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/container.sh
+. "${BUNDLE}/lib/container.sh"
 
 readonly GRACE_S="${SRTGEN_STOP_GRACE_S:-120}" # for the job's own teardown
 readonly KILL_S="${SRTGEN_STOP_KILL_S:-90}"    # for Slurm's cancellation
@@ -50,22 +54,36 @@ show_verdict() {
   say "job ${job}: $(result_text "${folder}/result.json" verdict), $(result_text "${folder}/result.json" reason)"
 }
 
+# Sets job_text to what Slurm says of allocation JOB, and how its steps are kept on their nodes.
+read_allocation() {
+  local job="$1" hosts=()
+  job_text="$(scontrol show job "${job}" 2>/dev/null)" || job_text=''
+  [[ ! "${job_text}" =~ [[:space:]]NodeList=([^[:space:]]+) ]] ||
+    mapfile -t hosts < <(scontrol show hostnames "${BASH_REMATCH[1]}")
+  read_loose_hosts "${hosts[@]}"
+}
+
 # Ends the steps of the run in FOLDER, which outlive their parent, and removes what it left on its nodes.
 clean_after_run() {
-  local folder="$1" hosts=() IFS=,
+  local folder="$1" hosts=() node_options PLAN_CONTAINER_STORAGE IFS=,
   [[ -r "${folder}/nodes.tsv" ]] || return 0
   mapfile -t hosts < <(tail -n +2 -- "${folder}/nodes.tsv" | cut -f 2)
-  srun --overlap "--jobid=${run_step%%.*}" "--nodes=${#hosts[@]}" "--ntasks=${#hosts[@]}" --ntasks-per-node=1 "--nodelist=${hosts[*]}" \
-    --mpi=none --chdir=/ --export=ALL python3 -E -s -B "${BUNDLE}/lib/node_clean.py" "${run_step%%.*}" "$(plan_constant PLAN_RUNTIME)" "${run_name}"
+  bind_step "${hosts[*]}"
+  PLAN_CONTAINER_STORAGE="$(plan_constant PLAN_CONTAINER_STORAGE)"
+  collect_engine_options
+  srun --overlap "--jobid=${run_step%%.*}" "--nodes=${#hosts[@]}" "--ntasks=${#hosts[@]}" --ntasks-per-node=1 "${node_options[@]}" \
+    --mpi=none --chdir=/ --export=ALL python3 -E -s -B "${BUNDLE}/lib/node_clean.py" "${run_step%%.*}" "$(plan_constant PLAN_RUNTIME)" "${run_name}" \
+    "${engine_options[@]}"
 }
 
 # Stops the run of this bundle in allocation JOB; the allocation itself is the user's.
 stop_run() {
-  local job="$1" now="$2" folder end=$((SECONDS + GRACE_S))
+  local job="$1" now="$2" folder end=$((SECONDS + GRACE_S)) node_options
   if ! folder="$(find_results "${job}")" || ! allocation_run "${folder}"; then
     say "job ${job} is an allocation, and no run of this bundle is in it; scancel ${job} ends it"
     exit 1
   fi
+  read_allocation "${job}"
   if ! run_lives "${folder}"; then
     say "the run in allocation ${job} has ended already"
   elif ((now)); then
@@ -74,7 +92,8 @@ stop_run() {
     clean_after_run "${folder}"
   else
     say "asking the run in allocation ${job} to end; it has ${GRACE_S} s"
-    srun --overlap "--jobid=${job}" --nodes=1 --ntasks=1 "--nodelist=${run_host}" --mpi=none --chdir=/ --export=ALL \
+    bind_step "${run_host}"
+    srun --overlap "--jobid=${job}" --nodes=1 --ntasks=1 "${node_options[@]}" --mpi=none --chdir=/ --export=ALL \
       kill -TERM "${run_pid}" || say 'the run could not be signalled'
     while run_lives "${folder}"; do
       ((SECONDS < end)) || {

@@ -168,3 +168,22 @@ def test_main_of_stop_goes_to_the_run_of_an_allocation(run: Path, tmp_path: Path
     (run / "manifest.json").write_text(f'{{\n "name": "{NAME}",\n}}\n')
     done = call("stop.sh", "main --now 7", tmp_path)
     assert done.returncode == 0 and told(tmp_path)[0] == "scancel 7.1", done.stderr
+
+
+def test_what_podman_keeps_is_looked_for_where_the_job_had_it(run: Path, tmp_path: Path) -> None:
+    with (tmp_path / "bundle" / "run.sbatch").open("a") as script_file:
+        script_file.write("readonly PLAN_CONTAINER_STORAGE='/local/it'\\''s'\n")
+    call("stop.sh", f"allocation_run {run}\nclean_after_run {run}", tmp_path)
+    (said,) = told(tmp_path)
+    assert f" podman {RUN} --root /local/it's/srtgen-" in said and said.endswith(" --cgroup-manager cgroupfs")
+
+
+@pytest.mark.parametrize(("asked", "words"), [("n0", "--nodelist=n0 --exclude=n1"), ("n[0-1]", "--nodelist=n0"), ("(null)", "--nodelist=n0")])
+def test_steps_of_stop_stay_on_their_node(asked: str, words: str, run: Path, tmp_path: Path) -> None:
+    stub(tmp_path / "bin", "scontrol", f"""case "$*" in
+"show job 7") printf '   ReqNodeList={asked} ExcNodeList=(null)\\n   NodeList=n[0-1]\\n' ;;
+"show hostnames n0") echo n0 ;;
+"show hostnames n[0-1]") printf 'n0\\nn1\\n' ;;
+esac""")
+    done = call("stop.sh", 'read_allocation 7\nbind_step n0\nprintf "%s" "${node_options[*]}"', tmp_path)
+    assert (done.stdout, done.stderr) == (words, "")

@@ -58,6 +58,11 @@ def test_the_hosts_of_the_workers_are_in_the_order_of_the_nodes(workers: list[st
     assert shown(act(tmp_path, text, plan=plan)) == [hosts, "2"]
 
 
+@pytest.mark.parametrize(("nodes", "hosts"), [("2 0 2", "n0,n2"), ("1", "n1"), ("", ""), ("7", "")])
+def test_the_hosts_of_some_nodes(nodes: str, hosts: str, tmp_path: Path) -> None:
+    assert shown(act(tmp_path, f'node_hosts=(n0 n1 n2)\nhosts_of {nodes}\nshow "${{REPLY}}"')) == [hosts]
+
+
 CPUS = [("", {}, []), ("PLAN_CPUS_PER_TASK=16", {"SLURM_CPUS_PER_TASK": "8"}, ["--cpus-per-task=16"]), ("", {"SLURM_CPUS_PER_TASK": "8"}, ["--cpus-per-task=8"])]
 
 

@@ -25,19 +25,25 @@ stage_all() {
   prefetch_model
 }
 
-# Sets REPLY to the hosts that workers run on, by comma.
-worker_hosts() {
-  local line node index found=() IFS=' '
-  local -A used=()
-  for line in "${PLAN_WORKERS[@]}"; do
-    read -r _ _ _ node _ <<<"${line}"
-    used["${node}"]=1
-  done
+# Sets REPLY to the hosts of the nodes INDEX..., by comma: each once, in the order of node_hosts.
+hosts_of() {
+  local index found=() wanted IFS=' '
+  wanted=" $* "
   for index in "${!node_hosts[@]}"; do
-    [[ -z "${used[${index}]:-}" ]] || found+=("${node_hosts[${index}]}")
+    [[ "${wanted}" != *" ${index} "* ]] || found+=("${node_hosts[${index}]}")
   done
   IFS=,
   REPLY="${found[*]}"
+}
+
+# Sets REPLY to the hosts that workers run on, by comma.
+worker_hosts() {
+  local line node nodes=() IFS=' '
+  for line in "${PLAN_WORKERS[@]}"; do
+    read -r _ _ _ node _ <<<"${line}"
+    nodes+=("${node}")
+  done
+  hosts_of "${nodes[@]}"
 }
 
 stage_step() {

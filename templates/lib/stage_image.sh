@@ -18,20 +18,15 @@ collect_staging_tools() {
 
 # Sets REPLY to the hosts whose steps use image FILE, by comma.
 image_hosts() {
-  local file="$1" line role node index found=() IFS=' '
-  local -A used=()
+  local file="$1" line role node nodes=() IFS=' '
   for line in "${PLAN_WORKERS[@]}"; do
     read -r _ role _ node _ <<<"${line}"
     # The model may be fetched by any node of a worker.
-    [[ "${PLAN_IMAGE[${role}]}" != "${file}" && "${PLAN_IMAGE[prefetch]:-}" != "${file}" ]] || used["${node}"]=1
+    [[ "${PLAN_IMAGE[${role}]}" != "${file}" && "${PLAN_IMAGE[prefetch]:-}" != "${file}" ]] || nodes+=("${node}")
   done
-  [[ "${PLAN_IMAGE[atomesh]:-}" != "${file}" ]] || used["${PLAN_ROUTER_NODE}"]=1
-  [[ "${PLAN_IMAGE[bench]}" != "${file}" ]] || used["${PLAN_BENCH_NODE}"]=1
-  for index in "${!node_hosts[@]}"; do
-    [[ -z "${used[${index}]:-}" ]] || found+=("${node_hosts[${index}]}")
-  done
-  IFS=,
-  REPLY="${found[*]}"
+  [[ "${PLAN_IMAGE[atomesh]:-}" != "${file}" ]] || nodes+=("${PLAN_ROUTER_NODE}")
+  [[ "${PLAN_IMAGE[bench]}" != "${file}" ]] || nodes+=("${PLAN_BENCH_NODE}")
+  hosts_of "${nodes[@]}"
 }
 
 # One step for all images: each node imports those that its own steps use.

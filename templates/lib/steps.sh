@@ -10,7 +10,7 @@ loose_hosts=()           # hosts of the job among which Slurm may choose by itse
 
 # Slurm 24.11 takes a step's --nodelist that is the job's own for "any node of the job", and gives a job that was
 # submitted with fewer names than nodes (sbatch -N2 --nodelist=a) steps on other nodes than asked for.
-# Sets loose_hosts to the job's HOSTS if this is such a job.
+# Sets loose_hosts to the job's HOSTS if this is such a job, by what Slurm says of it in job_text.
 read_loose_hosts() {
   local asked=()
   loose_hosts=()
