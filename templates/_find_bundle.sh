@@ -1,14 +1,3 @@
-# Slurm runs a copy of this script from its spool folder: find the bundle, then hand over to its library.
-refuse() {
-  printf 'run.sbatch: %s\n' "$1" >&2
-  exit 10
-}
-
-# True in an allocation that has no batch script (salloc): this file was then started by its own path.
-in_allocation() {
-  [[ "${job_text}" == *' BatchFlag=0 '* ]]
-}
-
 # Prints the folders that may be the bundle, best guess first.
 bundle_candidates() {
   local line command='' folder="${SLURM_SUBMIT_DIR:-}"

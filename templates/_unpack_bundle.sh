@@ -1,15 +1,3 @@
-# This script carries its bundle behind its last line: it is unpacked, checked and handed over to the library.
-refuse() {
-  printf 'run.sbatch: %s\n' "$1" >&2
-  exit 10
-}
-
-# True in an allocation that has no batch script (salloc): this file was then started by its own path.
-# shellcheck disable=SC2329  # the library asks
-in_allocation() {
-  [[ "${job_text}" == *' BatchFlag=0 '* ]]
-}
-
 # Unpacks SCRIPT's bundle, if it is the one of SHA256, into FOLDER.
 readonly UNPACK='
 import base64, hashlib, io, sys, tarfile

@@ -108,6 +108,27 @@ stop_run() {
   exit 0
 }
 
+# Stops batch job JOB, which Slurm says is in STATE: by its own teardown, by Slurm if NOW or if that does not help.
+stop_job() {
+  local job="$1" now="$2" state="$3"
+  if ((now == 0)) && [[ "${state}" == RUNNING* ]]; then
+    say "asking job ${job} to end; it has ${GRACE_S} s"
+    scancel --batch --signal=TERM "${job}" || say 'scancel could not signal the job'
+    if wait_for_end "${job}" "${GRACE_S}"; then
+      show_verdict "${job}"
+      exit 0
+    fi
+    say "still there after ${GRACE_S} s"
+  fi
+  say "cancelling job ${job}"
+  scancel "${job}"
+  wait_for_end "${job}" "${KILL_S}" || {
+    say "job ${job} is still there after ${KILL_S} s: $(slurm_state "${job}")"
+    exit 1
+  }
+  show_verdict "${job}"
+}
+
 main() {
   local now=0 force=0 job state
   while [[ "${1:-}" == --* ]]; do
@@ -137,22 +158,7 @@ main() {
     exit 0
   }
   ! is_allocation "${job}" || stop_run "${job}" "${now}"
-  if ((now == 0)) && [[ "${state}" == RUNNING* ]]; then
-    say "asking job ${job} to end; it has ${GRACE_S} s"
-    scancel --batch --signal=TERM "${job}" || say 'scancel could not signal the job'
-    if wait_for_end "${job}" "${GRACE_S}"; then
-      show_verdict "${job}"
-      exit 0
-    fi
-    say "still there after ${GRACE_S} s"
-  fi
-  say "cancelling job ${job}"
-  scancel "${job}"
-  wait_for_end "${job}" "${KILL_S}" || {
-    say "job ${job} is still there after ${KILL_S} s: $(slurm_state "${job}")"
-    exit 1
-  }
-  show_verdict "${job}"
+  stop_job "${job}" "${now}" "${state}"
 }
 
 main "$@"

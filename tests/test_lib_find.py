@@ -20,7 +20,7 @@ ID = "a" * 64
 
 def head(name: str) -> str:
     """run.sbatch with as much of the plan as its head reads."""
-    return HEAD.split("refuse")[0] + f"readonly PLAN_ID={ID}\n" + (TEMPLATES / name).read_text()
+    return HEAD.split("refuse")[0] + f"readonly PLAN_ID={ID}\n" + (TEMPLATES / "_head.sh").read_text() + (TEMPLATES / name).read_text()
 
 
 FIND = head("_find_bundle.sh")

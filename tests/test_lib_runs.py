@@ -187,3 +187,10 @@ def test_steps_of_stop_stay_on_their_node(asked: str, words: str, run: Path, tmp
 esac""")
     done = call("stop.sh", 'read_allocation 7\nbind_step n0\nprintf "%s" "${node_options[*]}"', tmp_path)
     assert (done.stdout, done.stderr) == (words, "")
+
+
+@pytest.mark.parametrize(("now", "state", "asked"), [(0, "RUNNING None", ["scancel --batch --signal=TERM 7"]), (1, "RUNNING None", ["scancel 7"]),
+                                                     (0, "PENDING Priority", ["scancel 7"])])
+def test_stop_job_asks_what_can_answer(now: int, state: str, asked: list[str], run: Path, tmp_path: Path) -> None:
+    call("stop.sh", f'wait_for_end() {{ :; }}\nstop_job 7 {now} "{state}"', tmp_path)
+    assert told(tmp_path) == asked

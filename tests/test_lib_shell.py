@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from jobs.shell import LIB, PLAN, TEMPLATES, bash, stub
 
-OURS = ("log result start events steps container watch preflight addresses health_wait router client quality teardown srtgen role host_step engine_step apptainer_step stage_image "
-        "node_check").split()
-FILES = [LIB / f"{name}.sh" for name in OURS] + [TEMPLATES / name for name in ("submit.sh", "wait.sh", "_find_bundle.sh")]
+FILES = sorted(TEMPLATES.rglob("*.sh"))
+# The heads of run.sbatch are parts of it: test_shell.py checks the whole.
+ALONE = [path for path in FILES if not path.name.startswith("_")]
 FORBIDDEN = {
     "eval": r"(^|[;&|(]|\bthen|\bdo)\s*eval\s", "bash 5.1's wait -p": r"\bwait\b.*\s-\w*p", "wait -n with ids": r"\bwait -n\s+[^\s;&|)]", "bash 5": r"EPOCH(SECONDS|REALTIME)|SRANDOM",
     "an increment that ends the script": r"^\s*\(\((\w+\+\+|\+\+\w+)\)\)\s*$", "echo": r"(^|[;&|]\s*)echo\s", "single brackets": r"(^|\s)\[\s",
@@ -45,7 +45,7 @@ def test_the_rules_find_what_they_are_for(line: str) -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_a_file_is_small_and_its_functions_say_what_they_do(path: Path) -> None:
     lines = path.read_text().splitlines()
-    assert len(lines) <= 200
+    assert len(lines) <= (300 if path.parent.name == "_jobs" else 200)  # there one file is all that a folder of jobs has
     starts = [index for index, line in enumerate(lines) if re.match(r"\w+\(\) \{$", line)]
     for start in starts:
         assert lines.index("}", start) - start <= 42, lines[start]
@@ -67,7 +67,7 @@ def test_shellcheck_of_the_library_as_one_program(tmp_path: Path) -> None:
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("path", FILES[:-1], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", ALONE, ids=lambda path: path.name)
 def test_shellcheck_of_each_file(path: Path) -> None:
     done = subprocess.run([SHELLCHECK, "-x", "-S", "style", str(path)], capture_output=True, text=True, timeout=60)
     assert done.stdout == ""

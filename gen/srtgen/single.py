@@ -9,14 +9,13 @@ import json
 import tarfile
 from typing import Any, Mapping
 
-from srtgen import manifest, render, resources
+from srtgen import manifest, render
 from srtgen.errors import Problem
 from srtgen.generate import Bundle
 from srtgen.manifest import File
 from srtgen.plan import Plan
-from srtgen.views.job import job_view
+from srtgen.views.job import head, job_view
 from srtgen.views.readme import readme_view
-from srtgen.words import Shell
 
 KEY = "bundle"  # of the folder's manifest: the id of the bundle that run.sbatch carries
 _SHOWN = (".gitignore", "recipe.yaml", "cluster.yaml")
@@ -41,7 +40,7 @@ def wrap(made: Bundle) -> Bundle:
 def _script(plan: Plan, identity: str, archive: bytes) -> bytes:
     view = job_view(plan, identity)
     view["constants"] = {**dict(view["constants"]), "BUNDLE_SHA256": manifest.sha256(archive)}.items()
-    view["find_bundle"] = Shell(resources.text("templates", "_unpack_bundle.sh"))
+    view["find_bundle"] = head("_unpack_bundle.sh")
     lines = base64.encodebytes(archive).decode().splitlines()
     return render.page("run.sbatch.j2", view) + "\n".join(["", _MARK, *(f"#{line}" for line in lines), ""]).encode()
 

@@ -103,8 +103,13 @@ def job_view(plan: Plan, manifest_id: str) -> dict[str, Any]:
         "images": Shell("\n".join(f"  [{words.plain(k)}]={words.shquote(v)}" for k, v in images.items())),
         "arrays": arrays.items(),
         "listeners": [[row] for row in listeners],
-        "find_bundle": Shell(resources.text("templates", "_find_bundle.sh")),
+        "find_bundle": head("_find_bundle.sh"),
     }
+
+
+def head(way: str) -> Shell:
+    """What run.sbatch does before the library has the word; `way` is the template that gets it the bundle."""
+    return Shell(resources.text("templates", "_head.sh") + resources.text("templates", way))
 
 
 def _container_folders(plan: Plan) -> dict[str, str]:
